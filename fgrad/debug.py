@@ -23,7 +23,7 @@ from fgrad.base.source import Loc, here, resolve
 from fgrad.config import config
 from fgrad.errors import ArgumentError, BoundsError, NanError
 from fgrad.ir.primitive import REGISTRY, Primitive
-from fgrad.numpy.indexing import index_watchers
+from fgrad.numpy.bounds import index_watchers
 from fgrad.numpy.promote import user_line
 from fgrad.trace import Value
 from fgrad.tracing.fastpath import DOORS

@@ -37,6 +37,7 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_bfloat16 import has_bfloat, legalize_bfloat16
 from fgrad.compile.passes.legalize_complex import legalize_complex
+from fgrad.compile.passes.ranges import ranges
 from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.schedule.loop_fission import loop_fission
 from fgrad.compile.schedule.parameterize_constants import parameterize_constants
@@ -113,6 +114,8 @@ def _compile(
     # Numbers known now become literals, which the laws of `simplify` match.
     program = log.checked("fold", fold, program)
     program = log.checked("simplify", simplify, program)
+    # Checks that always pass go before loops are written, which they would slow down.
+    program = log.checked("ranges", ranges, program)
     # Sums of products of small arrays become products of sums, before anything is formed.
     program = log.checked("factor_contractions", factor_contractions, program)
     # Convolutions that no library of the device takes become products of windows, which are

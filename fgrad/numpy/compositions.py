@@ -157,5 +157,5 @@ def power(x: Value, n: Value) -> Value:
         if known is None:
             n = in_range(n, 0, None, NEGATIVE_POWER)
         elif np.any(np.less(known, 0)):
-            raise ArgumentError(NEGATIVE_POWER)
+            raise ArgumentError(NEGATIVE_POWER.split("\n")[1])
     return ew.pow_(x, n)

@@ -15,6 +15,7 @@ import numpy as np
 
 from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.ir.aval import INT64
+from fgrad.numpy.bounds import bounds_error, known_indices, traced_indices
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.masked import ADVICE
 from fgrad.numpy.promote import (
@@ -193,9 +194,6 @@ def _mask_indices(mask: Value) -> list[_Mask]:
     return [_Mask(where, n) for where, n in zip(np.nonzero(mask), mask.shape, strict=True)]
 
 
-index_watchers: list[Callable[[Value, int, int], None]] = []  # of `fgrad.debug.check_index`
-
-
 class _Mask(NamedTuple):
     """The integers that a mask selects along one axis, which must have its length."""
 
@@ -217,15 +215,13 @@ def _item(part: Any, axis: int, length: int, bounds: str) -> Item:
     if bounds != "raise":
         return _bounded(part, length, bounds)
     if isinstance(part, Tracer):
-        for watch in index_watchers:
-            watch(part, axis, length)
-        return wrap_negative(part, length)
+        return traced_indices(part, axis, length)
     if np.ndim(part) == 0:
         i = int(part)
         if not -length <= i < length:
             raise bounds_error(i, axis, length)
         return i + length if i < 0 else i
-    return checked(part, axis, length)
+    return known_indices(part, axis, length)
 
 
 def _bounded(part: Value, length: int, bounds: str) -> Item:
@@ -236,34 +232,6 @@ def _bounded(part: Value, length: int, bounds: str) -> Item:
     if bounds == "clip":
         return ew.clip(i, zero, np.int64(max(length - 1, 0)))
     return ew.select(ew.lt(i, zero), n, ew.min_(i, n))
-
-
-def bounds_error(i: int, axis: int, length: int) -> BoundsError:
-    """The error of a known index outside of the array."""
-    return BoundsError(f"index {i} is out of bounds for axis {axis} with size {length}")
-
-
-def checked(indices: np.ndarray, axis: int, length: int) -> np.ndarray:
-    """Known indices, wrapped if negative."""
-    if not indices.size:
-        return indices.astype(INT64)
-    if indices.dtype is INT64 and np.maximum.reduce(indices.view(np.uint64), None) < length:
-        return indices  # seen so, negative ones are the largest
-    low, high = np.minimum.reduce(indices, None), np.maximum.reduce(indices, None)
-    if low < -length or high >= length:
-        raise bounds_error(int(low if low < -length else high), axis, length)
-    if low < 0:
-        return np.where(indices < 0, indices + indices.dtype.type(length), indices)
-    return indices
-
-
-def wrap_negative(i: Any, length: int) -> Value:
-    """A traced index, counted from the end where it is negative."""
-    i = strong(i)
-    if i.dtype.kind == "u":
-        return i
-    i = convert(i, INT64)
-    return ew.select(ew.lt(i, np.int64(0)), ew.add(i, np.int64(length)), i)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -313,7 +281,7 @@ def _read_places(x: Tracer, index: tuple[Value, ...]) -> Value | None:
     for a, part in enumerate(index):
         if type(part) is np.ndarray and part.dtype.kind in "iu" and part.shape:
             axes.append(a)
-            places.append(checked(part, a, x.shape[a]))
+            places.append(known_indices(part, a, x.shape[a]))
         elif type(part) is not slice or part != slice(None):
             return None
     if not axes or axes[-1] - axes[0] + 1 > len(axes) or len({i.shape for i in places}) > 1:
@@ -325,7 +293,7 @@ def _read_places(x: Tracer, index: tuple[Value, ...]) -> Value | None:
 def _known_places(index: np.ndarray, length: int) -> np.ndarray | None:
     """The places of integers, or of a mask, along one axis; None for anything else."""
     if index.dtype.kind in "iu":
-        return checked(index, 0, length)
+        return known_indices(index, 0, length)
     return index.nonzero()[0] if index.dtype.kind == "b" and index.shape == (length,) else None
 
 

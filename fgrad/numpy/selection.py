@@ -11,9 +11,9 @@ import numpy as np
 from fgrad.errors import ArgumentError, ShapeError, TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
+from fgrad.numpy.bounds import bounds_error, known_indices, traced_indices
 from fgrad.numpy.compositions import absolute, to_bool
 from fgrad.numpy.dispatch import implements
-from fgrad.numpy.indexing import bounds_error, checked, index_watchers, wrap_negative
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -138,11 +138,9 @@ def _moded(indices: Value, length: int, mode: str, axis: int) -> Value:
     if mode != "raise":
         raise ArgumentError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
     if value is None:
-        for watch in index_watchers:
-            watch(indices, axis, length)
-        return wrap_negative(indices, length)
+        return traced_indices(indices, axis, length)
     if value.ndim:
-        return checked(value.astype(INT64), axis, length)
+        return known_indices(value.astype(INT64), axis, length)
     i = int(value)
     if not -length <= i < length:
         raise bounds_error(i, axis, length)

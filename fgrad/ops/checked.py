@@ -1,7 +1,8 @@
-"""L3. Range checks of integers: the operand unchanged, or an error.
+"""L3. Checks of values when a program runs: the operand unchanged, or an error.
 
-in_range(n, 0, None, NEGATIVE_POWER)        exponents of integers: ValueError
-in_range(n, -128, 127, OVERFLOW.format("int8"))       Python's integers that meet int8
+checked(x, passed, ASSERTION.format("x > 0", line))    what the user asserts: AssertionError
+in_range(n, 0, None, NEGATIVE_POWER)                   exponents of integers: ValueError
+in_range(n, -128, 127, OVERFLOW.format("int8"))        Python's integers that meet int8
 """
 
 from __future__ import annotations
@@ -10,15 +11,64 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.errors import BoundsError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Host, Rounding
-from fgrad.ops.families import finish_elementwise, same_dtype
+from fgrad.ops.families import BROADCAST, finish_elementwise, same_dtype
 from fgrad.trace import Tracer, Value, bind, concrete
 
-NEGATIVE_POWER = "Integers to negative integer powers are not allowed."
-OVERFLOW = "Python integer out of bounds for {}"
+# An error is text, so that programs on disk can hold it: the class, what happened, and where.
+NEGATIVE_POWER = "ValueError\nIntegers to negative integer powers are not allowed."
+OVERFLOW = "OverflowError\nPython integer out of bounds for {}"
+OUT_OF_BOUNDS = "IndexError\nAn index is out of bounds for axis {} with size {}.\n{}"
+DIVISION = "ZeroDivisionError\n{}\n{}"
+ASSERTION = "AssertionError\n{}\n{}"
+_BUILTIN = {
+    kind.__name__: kind for kind in (ValueError, OverflowError, ZeroDivisionError, AssertionError)
+}
+
+checked_p = Primitive(
+    "checked",
+    traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY),
+    ("error",),
+    reads=((1,), ()),
+)
+
+
+def failure(error: str) -> Exception:
+    """The exception of a failed check."""
+    kind, *lines = error.split("\n")
+    if kind == "IndexError":
+        return BoundsError(lines[0], tuple([("used", line) for line in lines[1:] if line]))
+    return _BUILTIN.get(kind, AssertionError)("\n".join([line for line in lines if line]))
+
+
+def is_check(error: str) -> bool:
+    """Whether a text is the error of a check."""
+    return error.partition("\n")[0] in (*_BUILTIN, "IndexError")
+
+
+@checked_p.evaluate
+def _(x: Any, passed: Any, error: str) -> Any:
+    if not np.all(passed):
+        raise failure(error)
+    return x
+
+
+@checked_p.type_rule
+def _(x: Aval, passed: Aval, error: str) -> Aval:
+    return x.strong()
+
+
+def _map(t: Any, _x: Any, passed: Any, _out: Any, error: str) -> Any:
+    return bind(checked_p, t, passed, error=error)  # a derivative runs without the value, and fails
+
+
+finish_elementwise(checked_p, (_map, None))
+
+
 in_range_p = Primitive(
     "in_range",
     traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY),
@@ -26,24 +76,26 @@ in_range_p = Primitive(
 )
 
 
-def out_of_range(error: str) -> Exception:
-    """What NumPy raises with such a message."""
-    return ValueError(error) if error == NEGATIVE_POWER else OverflowError(error)
-
-
 @in_range_p.evaluate
-def _(n: int, low: int | None, high: int | None, error: str) -> int:
+def _(n: Any, low: int | None, high: int | None, error: str) -> Any:
     if (low is not None and np.any(np.less(n, low))) or (high is not None and np.any(n > high)):
-        raise out_of_range(error)
+        raise failure(error)
     return n
 
 
 @in_range_p.type_rule
 def _(n: Aval, low: int | None, high: int | None, error: str) -> Aval:
-    return Aval(n.shape, same_dtype(in_range_p, [n], "i"))
+    return Aval(n.shape, same_dtype(in_range_p, [n], "iu"))
 
 
 finish_elementwise(in_range_p, (None,))
+
+
+def checked(x: Any, passed: Any, error: str) -> Value:
+    """`x`, or an error if a truth value of `passed`, one or one for each element, is false."""
+    if np.shape(passed) != np.shape(x):
+        passed = bind(BROADCAST, passed, shape=np.shape(x), dims=())
+    return bind(checked_p, x, passed, error=error)
 
 
 def in_range(n: Any, low: int | None, high: int | None, error: str) -> Value:

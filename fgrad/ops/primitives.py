@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from fgrad.ops import elementwise as ew
 from fgrad.ops import erf_gamma as eg
+from fgrad.ops.checked import checked_p as checked
 from fgrad.ops.checked import in_range_p as in_range
 from fgrad.ops.complex import complex_p as complex
 from fgrad.ops.complex import conj_p as conj
@@ -165,6 +166,7 @@ __all__ = [
     "broadcast",
     "cbrt",
     "ceil",
+    "checked",
     "cholesky",
     "clip",
     "cofactor",

@@ -26,7 +26,8 @@ from fgrad.compile.host.program import Callback
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.text import element_type
 from fgrad.compile.tasks.routines import MESSAGES, SINGULAR
-from fgrad.ops.checked import NEGATIVE_POWER, OVERFLOW, out_of_range
+from fgrad.ops.checked import failure as failed
+from fgrad.ops.checked import is_check
 from fgrad.ops.complex import real_dtype
 
 cython_lapack: Any = lazy_extension("scipy.linalg.cython_lapack")
@@ -41,18 +42,12 @@ class Native(NamedTuple):
     failure: Callback
 
 
-def error_of(message: str) -> Exception:
-    """What NumPy raises with such a message."""
-    checked = message == NEGATIVE_POWER or message.startswith(OVERFLOW.format(""))
-    return out_of_range(message) if checked else np.linalg.LinAlgError(message)
-
-
 @lru_cache
 def failure(message: str) -> Callback:
     """A callback without buffers that raises what NumPy does."""
 
     def fail() -> NoReturn:
-        raise error_of(message)
+        raise failed(message) if is_check(message) else np.linalg.LinAlgError(message)
 
     return Callback(fail, 0)
 
@@ -324,11 +319,13 @@ def triangular_solve(
     return build_step("triangular_solve", spec, b, strides, SINGULAR, n)
 
 
-def noted(message: str) -> Native:
-    """Fail where a flag is set that a kernel has written.  Buffer: the flag, an int64."""
+def noted(message: str, size: int) -> Native:
+    """Fail where a flag is set that a kernel has written.  Buffer: the flags, int64."""
     b = Body(np.dtype(np.float64))
-    b.fail_if(b.emit(f"icmp ne i64 {b.emit('load i64, ptr %p0, align 8')}, 0"))
-    return build_step("noted", message, b, [8], message, 1)
+    loop = b.begin(size)
+    b.fail_if(b.emit(f"icmp ne i64 {b.load('%p0', loop[2], 'i64')}, 0"))
+    b.end(loop, size)
+    return build_step("noted", (message, size), b, [8 * size], message, 1)
 
 
 def in_range(dtype: np.dtype, size: int, low: int | None, high: int | None, error: str) -> Native:
@@ -337,12 +334,25 @@ def in_range(dtype: np.dtype, size: int, low: int | None, high: int | None, erro
     loop = b.begin(size)
     n = b.load("%p0", loop[2], kind)
     b.line(f"store {kind} {n}, ptr {b.at('%p1', loop[2], kind)}")
-    for test, limit in (("slt", low), ("sgt", high)):
+    sign = "u" if dtype.kind == "u" else "s"
+    for test, limit in (("lt", low), ("gt", high)):
         if limit is not None:
-            b.fail_if(b.emit(f"icmp {test} {kind} {n}, {limit}"))
+            b.fail_if(b.emit(f"icmp {sign}{test} {kind} {n}, {limit}"))
     b.end(loop, size)
     strides = [size * dtype.itemsize] * 2
     return build_step("in_range", (dtype.char, size, low, high, error), b, strides, error, 1)
+
+
+def checked(itemsize: int, size: int, error: str) -> Native:
+    """A copy of an array, which fails where a check was not passed.  Buffers: x, passed, copy."""
+    b, kind = Body(np.dtype(np.float64)), f"i{8 * itemsize}"
+    loop = b.begin(size)
+    x, passed = b.load("%p0", loop[2], kind), b.load("%p1", loop[2], "i8")
+    b.line(f"store {kind} {x}, ptr {b.at('%p2', loop[2], kind)}")
+    b.fail_if(b.emit(f"icmp eq i8 {passed}, 0"))
+    b.end(loop, size)
+    strides = [size * itemsize, size, size * itemsize]
+    return build_step("checked", (itemsize, size, error), b, strides, error, 1)
 
 
 def _check_diagonal(b: Body, n: int) -> None:

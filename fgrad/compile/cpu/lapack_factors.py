@@ -20,6 +20,7 @@ from fgrad.compile.cpu.lapack import (
     Body,
     Native,
     build_step,
+    checked,
     cholesky,
     count_from_zero,
     factor,
@@ -216,7 +217,7 @@ _CUBES = {
 
 def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: object) -> float:
     """The cost of a stack of matrices, for splitting it among threads."""
-    if name in ("noted", "flags", "pivots_order", "in_range"):
+    if name in ("noted", "flags", "pivots_order", "checked", "in_range"):
         return 0.0
     size = max(n, m)
     each = _CUBES.get(name, 0.5 * k / size) * size**3
@@ -228,6 +229,7 @@ LAPACK: dict[str, Callable[..., Native]] = {
     "triangular_solve": triangular_solve,
     "factor": factor,
     "lu_solve": lu_solve,
+    "checked": checked,
     "in_range": in_range,
     "noted": noted,
     "flags": flags,

@@ -164,7 +164,7 @@ class _Search:
         rule = LANE_RULES.get(eqn.prim)
         if rule is not None:
             rule(self, eqn)
-        elif eqn.prim.scalar is not None:
+        elif eqn.prim.elementwise:
             for a in eqn.inputs:
                 if a.aval.ndim:
                     self.join_all(eqn.outputs[0], a)

@@ -21,9 +21,9 @@ from fgrad.compile.kernel.affine import row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
-from fgrad.compile.kernel.ir import Affine, Const, Kernel, Loop, Store
+from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
-from fgrad.compile.kernel.rewrite import Body, Names
+from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.loops.control import (
     LOOP_RULES,
     Scan,
@@ -45,7 +45,6 @@ from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.tasks.routines import MatrixRoutine
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
-from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import has_effect
@@ -135,6 +134,8 @@ class _Loop:
         self.writer = LoopWriter(
             self.builder, LOOP_RULES, prepared, places, self._constant, lanes.loops
         )
+        self.writer.extents = lanes.extents
+        self.writer.lane = total(lanes_at, row_major(lanes.extents))
         self.copies: list[KernelStep] = []
         self.homes: set[str] = set()  # buffers of results
 
@@ -151,28 +152,24 @@ class _Loop:
             self._scan(scan_of(self.writer, self.eqn, operands))
         else:
             self._while(operands)
+        self.builder.close_to(self.writer.around)
+        flags = self.writer.flags()
         self.builder.close_to(0)
-        kernel = self.vectorised(fuse_multiply_add(self.cleared(self.builder.kernel())))
+        kernel = self.vectorised(fuse_multiply_add(self.builder.kernel()))
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         if not kernel.body:
             return [*copies]
         if config.check >= 1:
             check_kernel(kernel)
         notes = [
-            LibraryStep(MatrixRoutine("noted", (("message", message),)), (flag,), ((0,),))
-            for message, flag in self.writer.flags.items()
+            LibraryStep(
+                MatrixRoutine("noted", (("message", message), ("size", flag.aval.size))),
+                (flag,),
+                ((0,),),
+            )
+            for message, flag in flags
         ]
         return [*copies, KernelStep(kernel, tuple(self.builder.args)), *notes]
-
-    def cleared(self, kernel: Kernel) -> Kernel:
-        """The kernel with its flags set to 0 before all else."""
-        if not self.writer.flags:
-            return kernel
-        zero = Names(kernel).id()
-        stores = [
-            Store(self.builder.buffer(flag), Affine(0), zero) for flag in self.writer.flags.values()
-        ]
-        return kernel._replace(body=(Const(zero, 0, INT64), *stores, *kernel.body))
 
     def vectorised(self, kernel: Kernel) -> Kernel:
         """The kernel with vectors along the longest lane axis, the last of equal ones."""

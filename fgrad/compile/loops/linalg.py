@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.compile.loops.values import TooLarge, Value
 from fgrad.compile.loops.writer import LoopRule, LoopWriter, mapped
-from fgrad.ir.aval import BOOL, INT32
+from fgrad.ir.aval import BOOL, INT32, INT64
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn
 from fgrad.ops import primitives as prims
@@ -184,20 +184,30 @@ def _cholesky(f: _Arithmetic, a: np.ndarray) -> np.ndarray:
     return low
 
 
+def checked(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """The operand; what has not passed is noted."""
+    x, passed = w.operand(eqn.inputs[0]), w.operand(eqn.inputs[1])
+    for k in dict.fromkeys(np.ravel(passed)):
+        w.note(eqn.params["error"], w.b.op("not", BOOL, int(k)))
+    return [x]
+
+
 def in_range(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
-    """Integers, of which those out of range are noted."""
-    n = w.operand(eqn.inputs[0])
-    f = _Arithmetic(w, eqn.inputs[0].aval.dtype)
+    """Integers brought into range, which those that were outside have changed for."""
+    n, dtype = w.operand(eqn.inputs[0]), eqn.inputs[0].aval.dtype
     low, high, error = (eqn.params[name] for name in ("low", "high", "error"))
-    for k in np.ravel(n):
-        if low is not None:
-            w.note(error, f.test("lt", int(k), w.number(low, f.dtype)))
-        if high is not None:
-            w.note(error, f.test("lt", w.number(high, f.dtype), int(k)))
-    return [n]
+    inside = {}
+    for x in dict.fromkeys(map(int, np.ravel(n))):
+        clipped = x if low is None else w.b.op("max", dtype, x, w.number(low, dtype))
+        clipped = clipped if high is None else w.b.op("min", dtype, clipped, w.number(high, dtype))
+        inside[x] = clipped
+        moved = w.b.op("xor", dtype, clipped, x)
+        w.note_nonzero(error, moved if dtype == INT64 else w.b.op("convert", INT64, moved))
+    return [np.array([inside[int(x)] for x in np.ravel(n)], np.int64).reshape(np.shape(n))]
 
 
 LINALG_RULES: Mapping[Primitive, LoopRule] = {
+    prims.checked: checked,
     prims.in_range: in_range,
     prims.factor: factor,
     prims.lu_solve: lu_solve,

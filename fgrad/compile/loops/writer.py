@@ -30,7 +30,7 @@ from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import Load, Ref, Statement
 from fgrad.compile.loops.find_batch_axes import LaneWhile
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Update, Value
-from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import consumers, definitions
@@ -59,6 +59,13 @@ class LoopBuilder(KernelBuilder):
         """A fresh accumulator in the innermost open loop."""
         name = super().accumulator(op, dtype, start)
         self.acc_dtypes[name] = dtype
+        return name
+
+    def accumulator_around(self, op: str, dtype: np.dtype, start: object, depth: int) -> str:
+        """A fresh accumulator around the loops that are open below a depth."""
+        inner, self.frames = self.frames[depth + 1 :], self.frames[: depth + 1]
+        name = self.accumulator(op, dtype, start)
+        self.frames += inner
         return name
 
     def read(self, acc: str) -> int:
@@ -115,7 +122,10 @@ class LoopWriter:
         self.versions: dict[str, int] = {}  # how often a buffer was written
         self.homes: dict[Var, Stored] = {}  # where results should be written
         self.predicate: int | None = None  # of all writes to memory
-        self.flags: dict[str, Var] = {}  # what is set where something fails, by message
+        self.failures: dict[tuple[str, np.dtype], str] = {}  # accumulators of what has failed
+        self.extents: tuple[int, ...] = ()  # of the lanes
+        self.lane = AffineIndex()  # the lane that code is written for, among all
+        self.around = builder.depth  # the loops around it
 
     # --- shapes and constants
 
@@ -285,13 +295,38 @@ class LoopWriter:
         return self.written(target)
 
     def note(self, message: str, condition: int) -> None:
-        """Set a flag of the kernel where a condition holds: an error with this message."""
-        if self.lanes:
-            raise TooLarge
-        flag = self.flags.setdefault(message, Var(Aval((1,), INT64)))
-        buffer = self.b.buffer(flag, "out")
-        predicate = self.b.both(self.predicate, condition)
-        self.b.store(buffer, AffineIndex(), self.number(1, INT64), "set", predicate)
+        """Remember where a condition holds: an error with this message, once the kernel has run."""
+        guarded = condition
+        if self.predicate is not None:
+            guarded = self.b.op("and", BOOL, self.predicate, condition)
+        self._note(message, guarded, BOOL)
+
+    def note_nonzero(self, message: str, id: int) -> None:
+        """The same where an int64 is not 0, which takes no comparison."""
+        if self.predicate is not None:
+            id = self.b.op("select", INT64, self.predicate, id, self.number(0, INT64))
+        self._note(message, id, INT64)
+
+    def _note(self, message: str, id: int, dtype: np.dtype) -> None:
+        acc = self.failures.get((message, dtype))
+        if acc is None:
+            start: object = False if dtype == BOOL else 0
+            acc = self.b.accumulator_around("or", dtype, start, self.around)
+            self.failures[message, dtype] = acc
+        self.b.update(acc, id)
+
+    def flags(self) -> list[tuple[str, Var]]:
+        """What has failed: for each message an array with a number for each lane."""
+        found: list[tuple[str, Var]] = []
+        for (message, dtype), acc in self.failures.items():
+            flag = Var(Aval(self.extents or (1,), INT64))
+            failed = self.b.read(acc)
+            if dtype == INT64:
+                failed = self.b.op("ne", BOOL, failed, self.number(0, INT64))
+            failed = self.b.op("convert", INT64, failed)
+            self.b.store(self.b.buffer(flag, "out"), self.lane, failed)
+            found.append((message, flag))
+        return found
 
     # --- accumulators
 

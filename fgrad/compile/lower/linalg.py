@@ -64,6 +64,10 @@ def _has_array(eqn: Eqn) -> bool:
     return any([isinstance(a, Var) for a in eqn.inputs])
 
 
+def _has_arrays(eqn: Eqn) -> bool:
+    return eqn.outputs[0].aval.size > 0 and all([isinstance(a, Var) for a in eqn.inputs])
+
+
 def _has_elements(eqn: Eqn) -> bool:
     return eqn.inputs[0].aval.size > 0 and isinstance(eqn.inputs[0], Var)
 
@@ -113,6 +117,13 @@ def _system(eqn: Eqn) -> LibraryStep:
     return _native(eqn, eqn.inputs[eqn.prim is prims.lu_solve :], n=n, k=k)
 
 
+def _checked(eqn: Eqn) -> LibraryStep:
+    aval = eqn.outputs[0].aval
+    params = {**eqn.params, "itemsize": aval.dtype.itemsize, "size": aval.size}
+    buffers: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep(MatrixRoutine("checked", tuple(params.items())), buffers, ((0, 0, 0),))
+
+
 def _in_range(eqn: Eqn) -> LibraryStep:
     aval = eqn.outputs[0].aval
     params = {**eqn.params, "dtype": aval.dtype, "size": aval.size}
@@ -132,6 +143,7 @@ _RECTANGULAR = Native(_has_matrices, _rectangular)
 _SYSTEM = Native(_has_matrices, _system)
 _PARTS = Native(_has_array, _parts)
 NATIVE: dict[Primitive, Native] = {
+    prims.checked: Native(_has_arrays, _checked),
     prims.in_range: Native(_has_elements, _in_range),
     prims.cholesky: _SQUARE,
     prims.factor: _SQUARE,

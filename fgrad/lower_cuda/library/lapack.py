@@ -370,10 +370,10 @@ def eigvalsh(dtype: np.dtype, n: int, batch: int, lower: bool, buffers: int) -> 
     return eigh(dtype, n, batch, lower, buffers, vectors=False)
 
 
-def noted(message: str, buffers: int) -> Calls:
-    """Fail where a flag, an int64, is set.  Buffer: the flag."""
+def noted(message: str, size: int, buffers: int) -> Calls:
+    """Fail where a flag, an int64, is set.  Buffer: the flags."""
     plan = Planner(buffers)
-    plan.check(message, Address(0), 2)
+    plan.check(message, Address(0), 2 * size)
     return plan.finish()
 
 

@@ -1,0 +1,77 @@
+"""L4. Integers that index an axis -> integers from 0 on, or an error where they are outside.
+
+Known ones are checked here.  Traced ones wrap where they are negative; compiled code clips those
+outside, or checks them (`checking`), which raises after the kernel has run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fgrad.base.source import here, resolve
+from fgrad.errors import BoundsError
+from fgrad.ir.aval import INT64
+from fgrad.numpy.promote import convert, strong
+from fgrad.ops import elementwise as ew
+from fgrad.ops.checked import OUT_OF_BOUNDS, in_range
+from fgrad.trace import Value
+
+index_watchers: list[Callable[[Value, int, int], None]] = []  # of `fgrad.debug.check_index`
+
+
+class _Checks(threading.local):
+    """Whether this thread traces code whose indices are checked when it runs."""
+
+    on = False
+
+
+_CHECKS = _Checks()
+
+
+@contextmanager
+def checking(on: bool = True) -> Iterator[None]:
+    """Traced indices are checked, or not."""
+    before, _CHECKS.on = _CHECKS.on, on
+    try:
+        yield
+    finally:
+        _CHECKS.on = before
+
+
+def bounds_error(i: int, axis: int, length: int) -> BoundsError:
+    """The error of a known index outside of the array."""
+    return BoundsError(f"index {i} is out of bounds for axis {axis} with size {length}")
+
+
+def known_indices(indices: np.ndarray, axis: int, length: int) -> np.ndarray:
+    """Known indices, wrapped if negative."""
+    if not indices.size:
+        return indices.astype(INT64)
+    if indices.dtype is INT64 and np.maximum.reduce(indices.view(np.uint64), None) < length:
+        return indices  # seen so, negative ones are the largest
+    low, high = np.minimum.reduce(indices, None), np.maximum.reduce(indices, None)
+    if low < -length or high >= length:
+        raise bounds_error(int(low if low < -length else high), axis, length)
+    if low < 0:
+        return np.where(indices < 0, indices + indices.dtype.type(length), indices)
+    return indices
+
+
+def traced_indices(indices: Any, axis: int, length: int) -> Value:
+    """Traced indices, counted from the end where they are negative."""
+    for watch in index_watchers:
+        watch(indices, axis, length)
+    i = strong(indices)
+    if i.dtype.kind != "u":
+        i = convert(i, INT64)
+        i = ew.select(ew.lt(i, np.int64(0)), ew.add(i, np.int64(length)), i)
+    if not _CHECKS.on:
+        return i
+    loc = resolve(here())
+    error = OUT_OF_BOUNDS.format(axis, length, f"{loc}:  {loc.text()}")
+    return in_range(i, 0, length - 1, error)

@@ -1,0 +1,169 @@
+"""The pass `ranges`: which checks of indices are proven, and whether the ranges it finds hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad import lax
+from fgrad.compile.passes.dce import dce
+from fgrad.compile.passes.fold import fold
+from fgrad.compile.passes.inline import inline_calls
+from fgrad.compile.passes.ranges import Range, Walk, ranges
+from fgrad.compile.passes.simplify import simplify
+from fgrad.numpy.bounds import checking
+
+X, A, IDX = np.arange(6.0), np.ones((6, 6)), np.array([1, 2, 3])
+
+
+def left(f, args):
+    """How many checks a program has, and how many are left."""
+
+    def traced(*args):
+        with checking():
+            return f(*args)
+
+    program = fgrad.make_program(traced)(*args)
+    found = dce(ranges(simplify(fold(dce(inline_calls(program))))))
+    return str(program).count("in_range["), str(found).count("in_range[")
+
+
+def loop(low, high, index):
+    return lambda x, *n: lax.fori_loop(low, n[0] if n else high, lambda i, s: s + x[index(i)], 0.0)
+
+
+def counted(test, step):
+    def f(x):
+        return lax.while_loop(test, lambda c: (c[0] + step, c[1] + x[c[0]]), (0, 0.0))[1]
+
+    return f
+
+
+PROVEN = {
+    "a counter": (loop(0, 6, lambda i: i), (X,)),
+    "below it": (loop(1, 6, lambda i: i - 1), (X,)),
+    "backwards": (loop(0, 6, lambda i: 5 - i), (X,)),
+    "from the end": (loop(0, 6, lambda i: -1 - i), (X,)),
+    "a remainder": (loop(0, 60, lambda i: (i * 7) % 6), (X,)),
+    "a quotient": (loop(0, 12, lambda i: i // 2), (X,)),
+    "a traced count": (
+        lambda x, n: loop(0, 6, lambda i: i)(x, np.minimum(n, 6)),
+        (X, 4),
+    ),
+    "nested": (
+        lambda A: lax.fori_loop(
+            0, 6, lambda i, s: lax.fori_loop(0, 6, lambda j, t: t + A[i, j], s), 0.0
+        ),
+        (A,),
+    ),
+    "a triangle": (
+        lambda A: lax.fori_loop(
+            0, 6, lambda i, s: lax.fori_loop(0, i, lambda j, t: t + A[i, j], s), 0.0
+        ),
+        (A,),
+    ),
+    "known indices": (
+        lambda x: lax.fori_loop(
+            0, 3, lambda k, s: s + x[fgrad.numpy.array([0, 5, 2])[k]], 0.0
+        ),
+        (X,),
+    ),
+    "a position": (lambda x: x[np.argmax(x)], (X,)),
+    "a state": (
+        lambda x: lax.fori_loop(0, 9, lambda _, c: ((c[0] + 1) % 6, c[1] + x[c[0]]), (0, 0.0))[1],
+        (X,),
+    ),
+    "a write": (
+        lambda x: lax.fori_loop(1, 6, lambda k, x: fgrad.at(x)[k].set(x[k - 1]), x),
+        (X,),
+    ),
+    "while": (counted(lambda c: c[0] < 6, 1), (X,)),
+    "while not": (counted(lambda c: c[0] < 6, 1), (X,)),
+    "while both": (counted(lambda c: (c[0] < 6) & (c[1] < 3.0), 2), (X,)),
+    "in a branch": (
+        lambda x, b: lax.cond(b, loop(0, 6, lambda i: i), lambda x: x[0], x),
+        (X, True),
+    ),
+    "a gradient": (
+        fgrad.grad(lambda x: lax.fori_loop(1, 6, lambda i, s: s * x[i - 1] + x[i] ** 2, 0.0)),
+        (X,),
+    ),
+}  # fmt: skip
+
+OPEN = {
+    "one too far": (loop(0, 6, lambda i: i + 1), (X,)),
+    "before the first": (loop(0, 7, lambda i: -i), (X,)),
+    "given": (lambda x, i: x[i], (X, 2)),
+    "given, in a loop": (loop(0, 3, lambda i: i * 3), (X,)),
+    "a traced count": (loop(0, 6, lambda i: i), (X, 4)),
+    "gathered": (
+        lambda x, idx: lax.fori_loop(0, 3, lambda k, s: s + x[idx[k]], 0.0),
+        (X, IDX),
+    ),
+    "while open": (counted(lambda c: c[1] < 3.0, 1), (X,)),
+    "or": (counted(lambda c: (c[0] < 6) | (c[1] < 3.0), 1), (X,)),
+    "a growing state": (
+        lambda x: lax.fori_loop(0, 9, lambda _, c: (c[0] * 2 + 1, c[1] + x[c[0]]), (0, 0.0))[1],
+        (X,),
+    ),
+    "a wrapping step": (
+        counted(lambda c: c[0] < 2**62, 2**62),
+        (X,),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PROVEN)
+def test_checks_that_always_pass_are_gone(case):
+    before, after = left(*PROVEN[case])
+    assert before and not after
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_checks_that_may_fail_stay(case):
+    before, after = left(*OPEN[case])
+    assert before and after
+
+
+UNARY = (np.negative, np.abs, lambda x: x % 7, lambda x: x // 3, lambda x: np.clip(x, -4, 9))
+BINARY = (np.add, np.subtract, np.multiply, np.minimum, np.maximum, lambda x, y: x % (y + 40))
+
+
+def _random_function(rng):
+    """A function of integers, some of them narrow, and of loops over them."""
+    picks = rng.integers(0, 100, 12)
+
+    def f(x, y):
+        found = [x, y, np.minimum(np.maximum(x, -5), 12)]
+        for k, pick in enumerate(picks):
+            a, b = found[pick % len(found)], found[(pick * 7 + k) % len(found)]
+            if pick % 5 == 0:
+                found.append(UNARY[pick % len(UNARY)](a))
+            elif pick % 7 == 0:
+                found.append(np.where(a < b, a, b + 1))
+            elif pick % 11 == 0:
+                found.append(lax.fori_loop(0, 4, lambda i, s, a=a: (s + i * a) % 50, b))
+            elif pick % 13 == 0:
+                found.append(
+                    lax.while_loop(lambda c: c[0] < 5, lambda c, a=a: (c[0] + 2, a), (0, b))[1]
+                )
+            else:
+                found.append(BINARY[pick % len(BINARY)](a, b))
+        return tuple(found[3:])
+
+    return f
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_ranges_hold(seed):
+    rng = np.random.default_rng(seed)
+    f = _random_function(rng)
+    program = simplify(fold(dce(inline_calls(fgrad.make_program(f)(3, 5)))))
+    walk = Walk(program, [Range(-20, 20) for _ in program.inputs])
+    for _ in range(20):
+        x, y = (int(v) for v in rng.integers(-20, 21, 2))
+        with np.errstate(all="ignore"):
+            results = f(x, y)
+        for found, value in zip(walk.outputs, results, strict=True):
+            assert found is not None and found.low <= value <= found.high
