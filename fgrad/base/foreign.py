@@ -19,6 +19,12 @@ def is_foreign(x: object) -> bool:
     return hasattr(type(x), "to_numpy")
 
 
+def refuse_foreign(x: object, what: str) -> None:
+    """Raise a card for an object that holds numbers, but is not a plain array of them."""
+    if is_foreign(x):
+        raise foreign_container(x, what)
+
+
 def foreign_container(x: object, what: str) -> UnsupportedTypeError:
     """The card that says how to make an array of it."""
     kind: type[object] = type(x)

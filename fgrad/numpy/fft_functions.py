@@ -80,97 +80,6 @@ def _lengths(
     ], where
 
 
-# --- one axis
-
-
-def _one_length(n: int | None) -> tuple[int] | None:
-    """The length of a transform along one axis."""
-    if n is None:
-        return None
-    if n < 1:
-        raise ArgumentError(f"Invalid number of FFT data points ({n}) specified.")
-    return (operator.index(n),)
-
-
-@implements("fft.fft")
-def fft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    out: Array | None = None,
-) -> Value:
-    """The transform along an axis, cut or padded to length n."""
-    return fftn(a, _one_length(n), (axis,), norm, out)
-
-
-@implements("fft.ifft")
-def ifft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    out: Array | None = None,
-) -> Value:
-    """The inverse transform along an axis, cut or padded to length n."""
-    return ifftn(a, _one_length(n), (axis,), norm, out)
-
-
-@implements("fft.rfft")
-def rfft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    out: Array | None = None,
-) -> Value:
-    """The first half of the transform of real numbers."""
-    return rfftn(a, _one_length(n), (axis,), norm, out)
-
-
-@implements("fft.irfft")
-def irfft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    out: Array | None = None,
-) -> Value:
-    """The n real numbers with the given half of a transform; n is even unless given."""
-    return irfftn(a, _one_length(n), (axis,), norm, out)
-
-
-@implements("fft.hfft")
-def hfft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    out: Array | None = None,
-) -> Value:
-    """The real transform of a signal of which half is given, the rest being its conjugate."""
-    return _half_again(irfft(conj(_operand(a)), n, axis, _opposite(norm), out), a)
-
-
-@implements("fft.ihfft")
-def ihfft(
-    a: ArrayLike,
-    n: int | None = None,
-    axis: int = -1,
-    norm: str | None = None,
-    out: Array | None = None,
-) -> Value:
-    """The inverse of `hfft`."""
-    return conj(rfft(a, n, axis, _opposite(norm), out))
-
-
-def _opposite(norm: str | None) -> str:
-    names = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
-    if norm not in names:
-        _factor(norm, 1, False)
-    return names[norm]
-
-
 # --- several axes
 
 
@@ -293,6 +202,74 @@ _plane("fft2", fftn)
 _plane("ifft2", ifftn)
 _plane("rfft2", rfftn)
 _plane("irfft2", irfftn)
+
+
+# --- one axis
+
+
+def _one_length(n: int | None) -> tuple[int] | None:
+    """The length of a transform along one axis."""
+    if n is None:
+        return None
+    if n < 1:
+        raise ArgumentError(f"Invalid number of FFT data points ({n}) specified.")
+    return (operator.index(n),)
+
+
+def _line(name: str, whole: Callable[..., Value], what: str) -> Callable[..., Value]:
+    def function(
+        a: ArrayLike,
+        n: int | None = None,
+        axis: int = -1,
+        norm: str | None = None,
+        out: Array | None = None,
+    ) -> Value:
+        return whole(a, _one_length(n), (axis,), norm, out)
+
+    function.__name__, function.__doc__ = name, what
+    add(f"fft.{name}", function)
+    return function
+
+
+_line("fft", fftn, "The transform along an axis, cut or padded to length n.")
+_line("ifft", ifftn, "The inverse transform along an axis, cut or padded to length n.")
+rfft = _line("rfft", rfftn, "The first half of the transform of real numbers.")
+irfft = _line(
+    "irfft",
+    irfftn,
+    "The n real numbers with the given half of a transform; n is even unless given.",
+)
+
+
+@implements("fft.hfft")
+def hfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
+    """The real transform of a signal of which half is given, the rest being its conjugate."""
+    return _half_again(irfft(conj(_operand(a)), n, axis, _opposite(norm), out), a)
+
+
+@implements("fft.ihfft")
+def ihfft(
+    a: ArrayLike,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    out: Array | None = None,
+) -> Value:
+    """The inverse of `hfft`."""
+    return conj(rfft(a, n, axis, _opposite(norm), out))
+
+
+def _opposite(norm: str | None) -> str:
+    names = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+    if norm not in names:
+        _factor(norm, 1, False)
+    return names[norm]
 
 
 # --- order of the frequencies

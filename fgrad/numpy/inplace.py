@@ -25,7 +25,7 @@ from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.dispatch import TRACED, add
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import is_unknown_mask, write_masked
-from fgrad.numpy.operators import check_cast, is_weak, keep_type
+from fgrad.numpy.operators import check_cast, keep_type
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -62,6 +62,7 @@ from fgrad.tracing.assign import View, keep_memory, link
 from fgrad.tracing.layouts import mark
 from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
 from fgrad.tracing.writing import write_all
+from fgrad.transforms.core.wrap import is_weak
 from fgrad.typing import ArrayLike, Casting
 
 Function = Callable[..., Any]

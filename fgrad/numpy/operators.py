@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.base.foreign import foreign_container, is_foreign
+from fgrad.base.foreign import refuse_foreign
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.promote import (
-    PYTHON_KEYS,
     convert,
     dtype_of,
     shape_of,
@@ -26,6 +25,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops.families import bound_by
 from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.tables import numpy_functions
+from fgrad.transforms.core.wrap import is_weak
 from fgrad.typing import ArrayLike
 
 Function: TypeAlias = Callable[..., Value]
@@ -52,11 +52,6 @@ _NUMBERS = (Tracer, np.ndarray, np.generic, bool, int, float, complex)
 _OPERANDS = (*_NUMBERS, list, tuple)
 
 
-def is_weak(x: ArrayLike) -> bool:
-    """Whether an operand is a Python scalar or stands for one."""
-    return x.weak if isinstance(x, Tracer) else type(x) in PYTHON_KEYS
-
-
 def python_integer(x: ArrayLike) -> Any:
     """A weak bool as the weak integer that Python calculates with."""
     if isinstance(x, Tracer) and x.weak and x.dtype.kind == "b":
@@ -69,8 +64,7 @@ def _operator(general: Function, counts: bool) -> Function:
 
     def operator(x: ArrayLike, y: ArrayLike) -> Value:
         if not isinstance(x, _OPERANDS) or not isinstance(y, _OPERANDS):
-            if is_foreign(y):
-                raise foreign_container(y, "an operand")
+            refuse_foreign(y, "an operand")
             return NotImplemented
         if is_weak(x) and is_weak(y):
             if counts:

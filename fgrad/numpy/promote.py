@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.base.foreign import foreign_container, is_foreign
+from fgrad.base.foreign import refuse_foreign
 from fgrad.base.source import here, resolve
 from fgrad.errors import (
     ArgumentError,
@@ -75,12 +75,11 @@ def as_operand(x: Any) -> Value:
     if not isinstance(x, _PLAIN):
         if isinstance(x, OnDevice):
             return x if innermost() is None else lift(x)
-        if is_foreign(x):
-            raise foreign_container(x, "an operand")
+        refuse_foreign(x, "an operand")
         x = np.asarray(x)
     array: Any = x
-    if type(x) is not np.ndarray and is_foreign(x):
-        raise foreign_container(x, "an operand")
+    if type(x) is not np.ndarray:
+        refuse_foreign(x, "an operand")
     if array.dtype.kind not in "biufc" and not is_numeric(array.dtype):
         raise UnsupportedTypeError(f"An operand of dtype {array.dtype} is not an array of numbers.")
     return array

@@ -17,7 +17,7 @@ import math
 from typing import NamedTuple
 
 from fgrad.compile.kernel.machine import COPIES_PER_PRODUCT
-from fgrad.ir.primitive import Primitive
+from fgrad.compile.passes.writer import Writer
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ops import primitives as prims
 from fgrad.ops.window import conv_p
@@ -30,7 +30,7 @@ def canonical_conv(program: Program) -> Program:
     """The program with its larger convolutions rewritten."""
     if not any([eqn.prim is conv_p for eqn in program.eqns]):
         return program
-    writer = _Writer()
+    writer = _ConvWriter()
     for eqn in program.eqns:
         if eqn.prim is conv_p and _is_large(eqn):
             writer.conv(eqn)
@@ -65,20 +65,8 @@ def _sizes(eqn: Eqn) -> _Sizes:
     return _Sizes(b, g, n, c, out_channels // (b * g), tuple(window), tuple(places))
 
 
-class _Writer:
-    """The new equations; each one stands where `like` stood."""
-
-    def __init__(self) -> None:
-        self.eqns: list[Eqn] = []
-        self.like: Eqn | None = None
-
-    def apply(self, prim: Primitive, *inputs: Atom, **params: object) -> Var:
-        """The result of a new equation."""
-        like = self.like
-        assert like is not None
-        out = Var(prim.type_of(*[x.aval for x in inputs], **params))
-        self.eqns.append(Eqn(prim, inputs, Params(params), (out,), like.loc, like.via))
-        return out
+class _ConvWriter(Writer):
+    """Puts other equations in the place of a convolution."""
 
     def reshape(self, x: Atom, *shape: int) -> Atom:
         """`x` with another shape, unless it has that already."""
@@ -139,13 +127,6 @@ class _Writer:
         contract = (tuple(range(3, 4 + rank)), (3, *range(4 + rank, 4 + 2 * rank)))
         out = self.apply(prims.dot_general, w, win, contract=contract, batch=((0, 1), (0, 2)))
         self.result(eqn, self.permute(out, 3, 0, 1, 2, *range(4, 4 + rank)))
-
-    def result(self, eqn: Eqn, moved: Atom) -> None:
-        """What has the result's elements in order becomes the result."""
-        (out,) = eqn.outputs
-        shape = out.aval.shape
-        params = Params({"shape": shape})
-        self.eqns.append(Eqn(prims.reshape, (moved,), params, (out,), eqn.loc, eqn.via))
 
 
 def channels_last(eqn: Eqn) -> bool:

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.compile.passes.writer import Writer
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import definitions
 from fgrad.ops import primitives as prims
 
@@ -45,15 +45,14 @@ class Factor(NamedTuple):
     labels: tuple[int, ...]
 
 
-class _Contractor:
+class _Contractor(Writer):
     """One walk; new equations stand where the sum stood."""
 
     def __init__(self, program: Program) -> None:
+        super().__init__()
         self.program = program
         self.defined = definitions(program.eqns)
         self.bases = {v for v, array in program.consts if _is_basis(array)}
-        self.eqns: list[Eqn] = []
-        self.like: Eqn | None = None
         self.extents: list[int] = []
 
     def run(self) -> Program:
@@ -312,14 +311,6 @@ class _Contractor:
 
     # Equations.
 
-    def apply(self, prim: Primitive, *inputs: Atom, **params: object) -> Var:
-        """The result of a new equation."""
-        like = self.like
-        assert like is not None
-        out = Var(prim.type_of(*[x.aval for x in inputs], **params))
-        self.eqns.append(Eqn(prim, inputs, Params(params), (out,), like.loc, like.via))
-        return out
-
     def convert(self, x: Atom, dtype: np.dtype) -> Atom:
         """`x` in another precision."""
         if x.aval.dtype == dtype:
@@ -327,12 +318,6 @@ class _Contractor:
         if isinstance(x, Lit):
             return Lit(dtype.type(x.value))
         return self.apply(prims.convert, x, dtype=dtype)
-
-    def result(self, eqn: Eqn, x: Atom) -> None:
-        """The result of the sum, in its own shape."""
-        (out,) = eqn.outputs
-        params = Params({"shape": out.aval.shape})
-        self.eqns.append(Eqn(prims.reshape, (x,), params, (out,), eqn.loc, eqn.via))
 
 
 def _is_candidate(eqn: Eqn) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.base.foreign import foreign_container, is_foreign
+from fgrad.base.foreign import refuse_foreign
 from fgrad.base.pickling import Transformed, label_of
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
@@ -50,16 +50,14 @@ def as_value(x: object, what: str = "an argument") -> Any:
             return lift(x)
         if not hasattr(x, "__array__"):
             raise unsupported_type(x, what)
-        if is_foreign(x):
-            raise foreign_container(x, what)
+        refuse_foreign(x, what)
         x = np.asarray(x)
     if not is_numeric(x.dtype):
         raise unsupported_type(x, what)
     if not x.dtype.isnative:
         x = x.astype(x.dtype.newbyteorder("="))
     if type(x) is not np.ndarray and isinstance(x, np.ndarray):
-        if is_foreign(x):
-            raise foreign_container(x, what)
+        refuse_foreign(x, what)
         x = np.asarray(x)
     return x
 
