@@ -41,7 +41,7 @@ from fgrad.tracing.tables import (
 )
 from fgrad.tracing.thread_state import THREAD, State
 from fgrad.tracing.trace_errors import ASKED, leaked, needs_value, outlived, show_card
-from fgrad.typing import Array, DType, DTypeLike, Operators, PyTree, Shaped
+from fgrad.typing import Array, DType, DTypeLike, Operators, PyTree
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
 UNREAD = (None,)  # the results of a record that no derivative reads
@@ -196,14 +196,18 @@ class Tracer(Operators if TYPE_CHECKING else object):
         args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> PyTree:
-        if len(types) > 1 and any([issubclass(kind, OnDevice) for kind in types]):
+        if DEVICES and any([issubclass(kind, OnDevice) for kind in types]):
             return NotImplemented  # it lifts itself
         function = numpy_functions.get(func) or numpy_functions.find(func)
         if function is None:
             raise unsupported_card.call(func, "__call__")
         if kwargs and kwargs.get("out") is not None:
             return store_out.call(kwargs.pop("out"), func, "__call__", args, kwargs)
-        return own_handle(function(*args, **kwargs), func, args)
+        out = function(*args, **kwargs) if kwargs else function(*args)
+        for a in args:
+            if out is a:
+                return own_handle(out, func, args)
+        return out
 
     def __copy__(self) -> Tracer:
         return self.twin()
@@ -217,10 +221,8 @@ Value: TypeAlias = Array | Tracer  # a NumPy array or scalar, or a tracer
 
 def own_handle(out: PyTree, func: object, args: Sequence[object]) -> PyTree:
     """A handle of its own for the result of a function that copies in NumPy, not here."""
-    if type(out) is Tracer:
-        for a in args:
-            if out is a and func not in alias_functions:
-                return out.twin()
+    if type(out) is Tracer and func not in alias_functions:
+        return out.twin() if any([out is a for a in args]) else out
     return out
 
 
@@ -385,11 +387,6 @@ class Builder:
         closed = self.state.closed
         if closed is not None and takes(closed, self, operands):
             return closed.record(prim, operands, params)
-        if len(operands) == 1 and self.plain and prim.save is None and not prim.multiple:
-            x = operands[0]
-            value = x.value if type(x) is Tracer and x.builder is self else None
-            if value is not None and type(value) is not Tracer:
-                return self._record_known(prim, x.index, value, params)
         ins: list[object] = []
         values: list[PyTree] = []
         known, outer, pattern = self.eager, False, 1
@@ -422,8 +419,12 @@ class Builder:
             result = self.outside(loc, bind, prim, *values, **params)
         else:
             result = prim.evaluate_rule(*values, **params)
-        forgets = known and not self.keeps
-        unread = self._forget(prim, pattern, params, ins, values) if forgets else ()
+        unread: Places = ()
+        if known and not self.keeps:
+            found = prim.unread.get(pattern)
+            unread = prim.unread_by(pattern) if found is None else found
+            if unread or "saved" in params:
+                unread = self._forget(unread, params, ins, values)
         if not prim.multiple:
             k = self.count
             self.count = k + 1
@@ -442,44 +443,22 @@ class Builder:
 
     def _forget(
         self,
-        prim: Primitive,
-        pattern: int,
+        unread: Places,
         params: dict[str, object],
         ins: list[object],
         values: list[PyTree],
     ) -> Places:
         """Drop the operands that no derivative reads; their places, and that of such results."""
-        unread = prim.unread.get(pattern)
-        if unread is None:
-            unread = prim.unread_by(pattern)
         if params.get("saved") is not None:
             unread = (OUT, *range(len(values)))
         for k in unread:
             if k != OUT:
-                values[k] = aval_of(values[k])
-                x = ins[k]
+                value, x = values[k], ins[k]
+                known = type(value) is np.ndarray
+                values[k] = Aval(value.shape, value.dtype) if known else aval_of(value)
                 if self.saves and type(x) is np.ndarray and x.flags.c_contiguous:
                     ins[k] = None  # a constant that no derivative reads
         return unread
-
-    def _record_known(
-        self, prim: Primitive, number: int, value: Shaped, params: dict[str, object]
-    ) -> Tracer:
-        """Append an equation of one operand, an array that is known in no enclosing trace."""
-        result = prim.evaluate_rule(value, **params)
-        if prim.reorders is not None:
-            self.reordered = True
-        unread = prim.unread.get(0b11)
-        if unread is None:
-            unread = prim.unread_by(0b11)
-        if 0 in unread:
-            value = Aval(value.shape, value.dtype)
-        kept = UNREAD if OUT in unread else (result,)
-        out, state = self.new(result, None), self.state
-        loc = state.loc or here()
-        record = (prim, (number,), (value,), params, (out.index,), kept, loc, state.via)
-        self.records.append(new(Record, record))
-        return out
 
     def _save(
         self,

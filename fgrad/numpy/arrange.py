@@ -25,7 +25,6 @@ from fgrad.numpy.promote import (
     promote_choices,
     refuse_out,
     reshape,
-    shape_of,
 )
 from fgrad.numpy.views import copied, lies_in_columns, memory_axes
 from fgrad.ops import shape as sh
@@ -366,11 +365,12 @@ def concatenate(
         xs = promote([as_array(a) for a in arrays])
     if axis is None:
         xs, axis = [reshape(x, (math.prod(x.shape),)) for x in xs], 0
-    if any(not shape_of(x) for x in xs):
+    shapes = [x.shape for x in xs]
+    if () in shapes:
         raise ArgumentError("zero-dimensional arrays cannot be concatenated")
-    axis = normalize_axis(axis, len(xs[0].shape))
-    rests = {x.shape[:axis] + x.shape[axis + 1 :] for x in xs}
-    if len(rests) > 1 or len({len(x.shape) for x in xs}) > 1:
+    axis = normalize_axis(axis, len(shapes[0]))
+    rests = {(len(s), s[:axis] + s[axis + 1 :]) for s in shapes}
+    if len(rests) > 1:
         raise ShapeError(
             "all the input array dimensions except for the concatenation axis must match exactly: "
             + ", ".join(str(x.shape) for x in xs),

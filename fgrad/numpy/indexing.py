@@ -38,6 +38,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import ArrayLike
 
 
@@ -52,6 +53,8 @@ class Slice(NamedTuple):
         """Whether it is the axis as it stands."""
         return self.start == 0 and self.step == 1 and self.count == length
 
+
+_ALL = slice(None)
 
 Item = Any  # a Slice, an int, an integer array or tracer, or None for a new axis
 
@@ -245,14 +248,16 @@ def getitem(x: Tracer, index: object) -> Value:
         if shape and -shape[0] <= index < shape[0]:
             if index < 0:
                 index += shape[0]
-            return x.builder.record(sh.index_p, (x,), {"ints": (index,)})
+            return bind_one(sh.index_p, x, {"ints": (index,)})
     elif type(index) is tuple:
-        if _all_ints(index, x.shape):
+        if np.ndarray in map(type, index):
+            found = _read_places(x, index)
+        elif _all_ints(index, x.shape):
             lengths = x.shape[: len(index)]
             wrapped = [i if i >= 0 else i + n for i, n in zip(index, lengths, strict=True)]
             return sh.index(x, tuple(wrapped))
-        basic = not any([type(part) is np.ndarray for part in index])
-        found = read_basic(x, index) if basic else _read_places(x, index)
+        else:
+            found = read_basic(x, index)
         return _read_any(x, index) if found is None else found
     elif type(index) is Tracer and index.dtype.kind in "iub":
         known = concrete(index)
@@ -276,18 +281,21 @@ def _read_places(x: Tracer, index: tuple[Value, ...]) -> Value | None:
     As `read_basic`, this is what `parse` and `read` do, without looking at each part four times.
     """
     axes, places = [], []
-    if len(index) > len(x.shape):
+    shape = x.shape
+    if len(index) > len(shape):
         return None
     for a, part in enumerate(index):
         if type(part) is np.ndarray and part.dtype.kind in "iu" and part.shape:
             axes.append(a)
-            places.append(known_indices(part, a, x.shape[a]))
-        elif type(part) is not slice or part != slice(None):
+            places.append(known_indices(part, a, shape[a]))
+            if part.shape != places[0].shape:
+                return None
+        elif type(part) is not slice or part != _ALL:
             return None
-    if not axes or axes[-1] - axes[0] + 1 > len(axes) or len({i.shape for i in places}) > 1:
+    if not axes or axes[-1] - axes[0] + 1 > len(axes):
         return None
     out = ix.gather(x, places, tuple(axes))
-    return sh.move_axes(out, len(places[0].shape), axes[0]) if axes[0] else out
+    return sh.move_axes(out, places[0].ndim, axes[0]) if axes[0] else out
 
 
 def _known_places(index: np.ndarray, length: int) -> np.ndarray | None:
@@ -318,41 +326,72 @@ def read_basic(x: Value, index: tuple[Any, ...]) -> Value | None:
     Python loops.
     """
     shape = x.shape
-    missing = len(shape) - sum([p is not None and p is not Ellipsis for p in index])
-    start, stop, step, result = [0] * len(shape), list(shape), [1] * len(shape), []
-    axis = 0
+    ndim = len(shape)
+    start: list[int] = []
+    stop: list[int] = []
+    step: list[int] = []
+    result: list[int] = []
     backward: tuple[int, ...] = ()
+    whole = True
     for part in index:
-        kind = type(part)
-        if kind is slice and axis < len(shape):
-            low, high, stride = part.indices(shape[axis])
-            count = len(range(low, high, stride))
-            if count:
-                last = low + (count - 1) * stride
-                if stride < 0 and count > 1:
-                    low, last, backward = last, low, (*backward, axis)
-                start[axis], step[axis] = low, abs(stride) if count > 1 else 1
-                stop[axis] = last + 1
-            else:
-                stop[axis] = 0
+        kind, axis = type(part), len(start)
+        if kind is slice and axis < ndim:
+            low, last, stride, count = _taken(part, shape[axis])
+            if stride < 0:
+                backward, stride = (*backward, axis), -stride
+            whole = whole and count == shape[axis]
+            start.append(low)
+            stop.append(last)
+            step.append(stride)
             result.append(count)
-            axis += 1
-        elif kind is int and axis < len(shape) and -shape[axis] <= part < shape[axis]:
-            start[axis] = part % shape[axis]
-            stop[axis] = start[axis] + 1
-            axis += 1
+        elif kind is int and axis < ndim and -shape[axis] <= part < shape[axis]:
+            low = part % shape[axis]
+            whole = whole and shape[axis] == 1
+            start.append(low)
+            stop.append(low + 1)
+            step.append(1)
         elif part is None:
             result.append(1)
-        elif part is Ellipsis and missing >= 0:
-            result.extend(shape[axis : axis + missing])
-            axis += missing
-            missing = -1  # a second ellipsis is an error
+        elif part is Ellipsis:
+            end = _end_of_ellipsis(index, ndim)
+            if end < axis:
+                return None
+            kept = shape[axis:end]
+            start.extend([0] * len(kept))
+            stop.extend(kept)
+            step.extend([1] * len(kept))
+            result.extend(kept)
         else:
             return None
-    result.extend(shape[axis:])
-    if stop != list(shape) or any(start) or max(step, default=1) > 1:
-        x = sh.slice_(x, tuple(start), tuple(stop), tuple(step))
-    return reshape(sh.reverse(x, backward), tuple(result))
+    if not whole:
+        rest = shape[len(start) :]
+        zeros = (0,) * len(rest)
+        ones = (1,) * len(rest)
+        x = sh.slice_(x, (*start, *zeros), (*stop, *rest), (*step, *ones))
+    if backward:
+        x = sh.reverse(x, backward)
+    return reshape(x, (*result, *shape[len(start) :]))
+
+
+def _taken(part: slice, length: int) -> tuple[int, int, int, int]:
+    """The first and the end of the elements that a slice takes of an axis, in ascending order, the
+    step, which is negative for a slice that goes backwards, and their number."""
+    low, high, stride = part.indices(length)
+    if stride == 1:
+        return (low, high, 1, high - low) if low < high else (0, 0, 1, 0)
+    count = len(range(low, high, stride))
+    if count < 2:
+        return (low, low + 1, 1, 1) if count else (0, 0, 1, 0)
+    last = low + (count - 1) * stride
+    return (low, last + 1, stride, count) if stride > 0 else (last, low + 1, stride, count)
+
+
+def _end_of_ellipsis(index: tuple[Any, ...], ndim: int) -> int:
+    """The axis before which an ellipsis ends; -1 if there are several."""
+    if len([p for p in index if p is Ellipsis]) > 1:
+        return -1
+    at = [p is Ellipsis for p in index].index(True)
+    return ndim - len([p for p in index[at + 1 :] if p is not None])
 
 
 def read(x: Value, index: Index, mode: str = "clip") -> Value:

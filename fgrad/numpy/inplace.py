@@ -42,6 +42,7 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.views import (
     FLAT,
+    ViewBy,
     aliasing,
     get_view,
     imaginary_part,
@@ -411,7 +412,7 @@ def flat_of(x: Tracer) -> Value:
         return out  # the trace has ended
     if out is x:
         out = x.twin()
-    view = View(x, arrange.ravel, lambda base, v: sh.reshape(v, base.shape), np.ravel, FLAT)
+    view = ViewBy(x, arrange.ravel, lambda base, v: sh.reshape(v, base.shape), np.ravel, FLAT)
     link(x, out, view)
     return out
 

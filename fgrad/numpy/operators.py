@@ -24,6 +24,7 @@ from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
 from fgrad.ops import elementwise as ew
 from fgrad.ops.families import bound_by
 from fgrad.trace import Tracer, Value, bind, concrete
+from fgrad.tracing.fastpath import bind_one
 from fgrad.tracing.tables import numpy_functions
 from fgrad.transforms.core.wrap import is_weak
 from fgrad.typing import ArrayLike
@@ -146,7 +147,7 @@ def _unary(ufunc: str, direct: Function | None) -> Function:
 
     def operator(x: Tracer) -> Value:
         if prim is not None and x.dtype.kind == "f":
-            out = x.builder.record(prim, (x,), {})
+            out = bind_one(prim, x, {})
         else:
             out = general(python_integer(x))
         if x.weak:

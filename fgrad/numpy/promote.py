@@ -31,6 +31,7 @@ from fgrad.ops.checked import in_range_of
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import Builder, Tracer, Value, bind, innermost
 from fgrad.tracing.device_tracing import lift
+from fgrad.tracing.fastpath import bind_one
 from fgrad.tracing.on_device import OnDevice
 from fgrad.typing import ArrayLike, Axis, DTypeLike, Operand, R, Shape
 
@@ -87,6 +88,8 @@ def as_operand(x: Any) -> Value:
 
 def as_array(x: ArrayLike | None) -> Value:
     """Like `as_operand`, with Python scalars as NumPy scalars and weak tracers made strong."""
+    if type(x) is Tracer:
+        return strong(x) if x.weak else x
     x = as_operand(x)
     if isinstance(x, Tracer):
         return strong(x)
@@ -225,8 +228,25 @@ def stored(x: ArrayLike | None, dtype: np.dtype) -> Value:
     return convert(as_operand(x), dtype)
 
 
+def _of_one_dtype(xs: Sequence[Any]) -> bool:
+    """Whether all are arrays of one native dtype that no promotion changes."""
+    dtype = None
+    for x in xs:
+        if (type(x) is Tracer and not x.weak) or (type(x) is np.ndarray and x.ndim):
+            own = x.dtype
+        else:
+            return False
+        if dtype is None:
+            dtype = own
+        elif own is not dtype:
+            return False
+    return dtype is not None and dtype.kind in "biufc" and dtype.isnative
+
+
 def promote(xs: Sequence[ArrayLike]) -> list[Value]:
     """Operands converted to their common dtype."""
+    if _of_one_dtype(xs):
+        return list(xs)  # type: ignore[arg-type]
     xs = [as_operand(x) for x in xs]
     dtype = result_type(*xs)
     return [convert(x, dtype) for x in xs]
@@ -234,6 +254,8 @@ def promote(xs: Sequence[ArrayLike]) -> list[Value]:
 
 def promote_choices(xs: Sequence[ArrayLike]) -> list[Value]:
     """Like `promote` for `where` and its relatives, in which Python integers wrap around."""
+    if _of_one_dtype(xs):
+        return list(xs)  # type: ignore[arg-type]
     xs = [as_operand(x) for x in xs]
     dtype = result_type(*xs)
     return [convert(as_array(x), dtype) for x in xs]
@@ -292,7 +314,7 @@ def broadcast_to(x: Any, shape: Shape, like: Tracer | None = None) -> Value:
         return x
     offset = len(shape) - len(own)
     kept = [i for i, n in enumerate(own) if offset >= 0 and n == shape[offset + i]]
-    if offset < 0 or any(n != 1 for i, n in enumerate(own) if i not in kept):
+    if offset < 0 or not _ones_elsewhere(own, kept):
         raise ShapeError(f"shape {own} does not broadcast to {shape}.")
     if len(kept) != len(own):
         x = _without_ones(x, tuple([own[i] for i in kept]))
@@ -301,8 +323,12 @@ def broadcast_to(x: Any, shape: Shape, like: Tracer | None = None) -> Value:
         return x
     builder = None if isinstance(x, Tracer) else recording_builder(like)
     if builder is None:
-        return bind(BROADCAST, x, shape=shape, dims=dims)
+        return bind_one(BROADCAST, x, {"shape": shape, "dims": dims})
     return builder.record(BROADCAST, (x,), {"shape": shape, "dims": dims})
+
+
+def _ones_elsewhere(own: Shape, kept: Sequence[int]) -> bool:
+    return all([n == 1 or i in kept for i, n in enumerate(own)])
 
 
 def repeat_leading(x: Value, own: Shape, shape: Shape, like: Value | None) -> Value:
@@ -310,7 +336,7 @@ def repeat_leading(x: Value, own: Shape, shape: Shape, like: Value | None) -> Va
     new = len(shape) - len(own)
     if type(x) is Tracer and shape[new:] == own:
         dims = tuple(range(new, len(shape)))
-        return x.builder.record(BROADCAST, (x,), {"shape": shape, "dims": dims})
+        return bind_one(BROADCAST, x, {"shape": shape, "dims": dims})
     return broadcast_to(x, shape, like if isinstance(like, Tracer) else None)
 
 
@@ -337,15 +363,21 @@ def recording_builder(like: Operand | None) -> Builder | None:
 
 def broadcast(xs: Sequence[Any], shape: Shape | None = None) -> list[Value]:
     """Operands with one shape; rank-0 constants stay as they are."""
+    shapes = [() if type(x) in PYTHON_KEYS else x.shape for x in xs]
     if shape is None:
-        shape = broadcast_shapes(*[shape_of(x) for x in xs])
-    like = next((x for x in xs if isinstance(x, Tracer)), None)
-    return [
-        x
-        if shape_of(x) == shape or (not isinstance(x, Tracer) and not shape_of(x))
-        else broadcast_to(x, shape, like)
-        for x in xs
-    ]
+        shape = broadcast_shapes(*shapes)
+    out: list[Value] = []
+    for x, own in zip(xs, shapes, strict=True):
+        if own == shape or (not own and not isinstance(x, Tracer)):
+            out.append(x)
+        else:
+            like = None if type(x) is Tracer else _first_tracer(xs)
+            out.append(repeat_leading(x, own, shape, like))
+    return out
+
+
+def _first_tracer(xs: Sequence[Any]) -> Tracer | None:
+    return next((x for x in xs if isinstance(x, Tracer)), None)
 
 
 def reshape(x: Value, shape: Shape) -> Value:
@@ -354,6 +386,8 @@ def reshape(x: Value, shape: Shape) -> Value:
         return x if x.shape == shape else sh.reshape(x, shape)
     if isinstance(x, OnDevice):
         return x.reshaped(shape)
+    if type(x) is np.ndarray and shape:
+        return x.reshape(shape)
     return np.reshape(x, shape) if shape else np.asarray(x).reshape(())[()]
 
 
@@ -400,8 +434,9 @@ def refuse_argument(function: str, argument: str, advice: str) -> UnsupportedNum
 
 def refuse_out(function: str, out: object) -> None:
     """Raise unless `out` is absent: traced values cannot be written into an array."""
-    given = out if isinstance(out, tuple) else (out,)
-    if any(o is not None for o in given):
+    if out is None:
+        return
+    if not isinstance(out, tuple) or any(o is not None for o in out):
         raise UnsupportedNumpyError(
             f"np.{function} of a traced array does not take 'out'.",
             (

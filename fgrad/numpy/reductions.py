@@ -36,6 +36,7 @@ from fgrad.ops import shape as sh
 from fgrad.ops.shape import REDUCE_SUM
 from fgrad.ops.squares import sum_squares
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import Array, ArrayLike, Axis, DTypeLike
 
 Reducer = Callable[[Value, "tuple[int, ...]"], Value]
@@ -70,7 +71,7 @@ def reduce_fast(prim: Primitive, x: Tracer, axis: int, keepdims: bool) -> Value:
     axes = _EVERY_AXIS[len(shape)] if axis is None else normalize_axes(axis, len(shape))
     if not axes:
         return fresh(x)
-    y = x.builder.record(prim, (x,), {"axes": axes})
+    y = bind_one(prim, x, {"axes": axes})
     return keep_axes(y, shape, axes) if keepdims is True else y
 
 

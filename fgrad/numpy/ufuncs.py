@@ -93,7 +93,7 @@ COMPOSED: dict[str, tuple[Function, Function | None]] = {
     "absolute": (co.absolute, ew.abs_),
     "sign": (co.sign, ew.sign),
     "square": (ew.square, ew.square),
-    "reciprocal": (co.reciprocal, None),
+    "reciprocal": (co.reciprocal, ew.reciprocal),
     "deg2rad": (co.scaled(math.pi / 180), None),
     "radians": (co.scaled(math.pi / 180), None),
     "rad2deg": (co.scaled(180 / math.pi), None),
@@ -192,11 +192,11 @@ def _is_weak_integer(x: ArrayLike | None) -> bool:
 # --- the fast way ---------------------------------------------------------------------------------
 
 
-def fast_unary(apply: Function, general: Function) -> Function:
-    """Record a primitive at once for a floating point tracer."""
+def fast_unary(apply: Function, general: Function, kinds: str = "f") -> Function:
+    """Record a primitive at once for a tracer of numbers of some kinds."""
 
     def function(x: ArrayLike, *args: ArrayLike, **kwargs: object) -> object:
-        if type(x) is Tracer and not args and not kwargs and x.dtype.kind == "f":
+        if type(x) is Tracer and not args and not kwargs and x.dtype.kind in kinds:
             return apply(x)
         return general(x, *args, **kwargs)
 
@@ -316,7 +316,8 @@ def define(name: str, function: Function, direct: Function | None = None) -> Non
     IMPLEMENTATIONS[ufunc] = function
     public = general
     if direct is not None and ufunc.nin == 1:
-        public = fast_unary(direct, general)
+        plain = direct is function and "D->D" in ufunc.types
+        public = fast_unary(direct, general, "fc" if plain else "f")
     elif direct is not None:
         public = _ufunc_form(bound_by(direct), general)
     add(name, public)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -40,32 +39,45 @@ from fgrad.typing import ArrayLike, Order
 
 Function = Callable[..., Any]
 
+_BASIC = frozenset({int, slice, type(None), type(Ellipsis)})
+_new = tuple.__new__  # skips the named tuple's own constructor
+
 
 FLAT = object()  # the key of `x.flat`: it is written through, but its parts are copies
 
 
 def get_view(x: Tracer, index: Any) -> Value | Masked:
     """x[index]; a basic index gives a view."""
-    if is_unknown_mask(index):
+    if type(index) is Tracer and is_unknown_mask(index):
         return Masked(x.twin(), index.twin())
     out = getitem(x, index)
-    if type(out) is Tracer and (out.shape or _keeps_array(index)) and is_basic(index):
+    if type(out) is Tracer and is_basic(index) and (out.shape or _keeps_array(index)):
         if out is x:
             out = x.twin()
-        if not x.shape and x.memory is None:  # a number, of which NumPy makes a new array
+        memory = x.memory
+        if memory is None and not x.shape:  # a number, of which NumPy makes a new array
             keep_memory(out)
-        elif key_of_view(x) is not FLAT:
-            view = View(
-                x,
-                lambda base: getitem(base, index),
-                lambda base, v: update(base, index, v, "set"),
-                lambda array: array[index],
-                index,
-            )
-            link(x, out, view)
+        elif memory is None or key_of_view(x) is not FLAT:
+            link(x, out, _Indexed(x, index))
     elif out is x:
         out = x.twin()  # `x[()]` of rank 0 is a number
     return out
+
+
+class _Indexed(View):
+    """base[index]."""
+
+    __slots__ = ()
+
+    def read(self, base: Any) -> Value:
+        return getitem(base, self.key)
+
+    def write(self, base: Any, value: Value) -> Value:
+        return update(base, self.key, value, "set")
+
+    def move(self, array: np.ndarray) -> np.ndarray:
+        key: Any = self.key
+        return array[key]
 
 
 def key_of_view(x: Tracer) -> object:
@@ -75,13 +87,10 @@ def key_of_view(x: Tracer) -> object:
 
 def is_basic(index: object) -> bool:
     """Whether NumPy would give a view."""
-    if type(index) is int or type(index) is slice:
-        return True
-    parts = index if type(index) is tuple else (index,)
-    return all(
-        i is None or i is Ellipsis or type(i) in (int, slice) or isinstance(i, np.integer)
-        for i in parts
-    )
+    for i in index if type(index) is tuple else (index,):
+        if type(i) not in _BASIC and not isinstance(i, np.integer):
+            return False
+    return True
 
 
 def _keeps_array(index: object) -> bool:
@@ -106,11 +115,12 @@ def viewing(
             return out
         if out is x and (doubtful or not writable):
             out = x.twin()
-        again = Again(args, kwargs, at)
         if isinstance(out, (list, tuple)):
             for k, part in enumerate(out):
-                _link_view(x, part, again._replace(part=k), function, target, doubtful, writable)
-        else:
+                again = Again(args, kwargs, at, k)
+                _link_view(x, part, again, function, target, doubtful, writable)
+        elif out is not x:
+            again = _new(Again, (args, kwargs, at, None))
             _link_view(x, out, again, function, target, doubtful, writable)
         return out
 
@@ -146,15 +156,38 @@ def _link_view(
 ) -> None:
     """Make a rearrangement of elements a view; writing finds its places by rearranging numbers."""
     if type(out) is Tracer and out is not base:
-        if not base.shape or not out.shape:
+        shape = out.shape
+        if not shape or not base.shape:
             like = again.call(target, np.zeros(base.shape, base.dtype))
             if not isinstance(like, np.ndarray):
                 return  # NumPy gives a number, which is a copy
-        if not writable and len(out.shape) > 1:
+        if not writable and len(shape) > 1:
             _mark_parts(base, out, again.call(target, layout_of(base)))
-        read, move = partial(again.call, function), partial(again.call, target)
-        write = partial(_write_back, move) if writable else _refuse_write
-        link(base, out, View(base, read, write, move, doubtful=doubtful))
+        view = _Rearranged(base, None, doubtful)
+        view.again, view.function, view.target, view.writable = again, function, target, writable
+        link(base, out, view)
+
+
+class _Rearranged(View):
+    """What a function makes of its base: NumPy's `target` says where the elements lie."""
+
+    __slots__ = ("again", "function", "target", "writable")
+
+    again: Again
+    function: Function
+    target: Function
+    writable: bool
+
+    def read(self, base: Any) -> Value:
+        return self.again.call(self.function, base)
+
+    def write(self, base: Any, value: Value) -> Value:
+        if not self.writable:
+            raise ArgumentError("assignment destination is read-only")
+        return _write_back(self.move, base, value)
+
+    def move(self, array: np.ndarray) -> np.ndarray:
+        return self.again.call(self.target, array)
 
 
 def _mark_parts(base: Tracer, out: Tracer, layout: np.ndarray) -> None:
@@ -263,10 +296,6 @@ def viewing_one_operand(function: Function, target: Function) -> Function:
     return viewed
 
 
-def _refuse_write(_base: object, _value: object) -> Value:
-    raise ArgumentError("assignment destination is read-only")
-
-
 def _numbers(base: Tracer) -> np.ndarray:
     """The elements of an array by number, lying in memory as they do."""
     numbers = np.empty_like(layout_of(base), np.int64)
@@ -343,11 +372,32 @@ def lies_in_columns(x: Value) -> bool:
 # --- parts of complex numbers ---------------------------------------------------------------------
 
 
+class ViewBy(View):
+    """What functions say: how it is read from its base, written into it, and lies in memory."""
+
+    __slots__ = ("by",)
+
+    def __init__(
+        self, base: Tracer, read: Function, write: Function, move: Function, key: object = None
+    ) -> None:
+        super().__init__(base, key)
+        self.by = read, write, move
+
+    def read(self, base: Any) -> Any:
+        return self.by[0](base)
+
+    def write(self, base: Any, value: Any) -> Any:
+        return self.by[1](base, value)
+
+    def move(self, array: np.ndarray) -> np.ndarray:
+        return self.by[2](array)
+
+
 def real_part(x: Tracer) -> Value:
     """x.real; writing it leaves the imaginary part."""
     out = cx.real(x)
     if cx.is_complex(x) and type(out) is Tracer:
-        view = View(x, cx.real, lambda base, v: cx.complex_(v, cx.imag(base)), attrgetter("real"))
+        view = ViewBy(x, cx.real, lambda base, v: cx.complex_(v, cx.imag(base)), attrgetter("real"))
         link(x, out, view)
         return out
     return same_view(x)
@@ -356,7 +406,7 @@ def real_part(x: Tracer) -> Value:
 def same_view(x: Tracer) -> Tracer:
     """x[...]: all of the array, as a view."""
     out = x.twin()
-    link(x, out, View(x, lambda base: base, lambda _base, v: v, lambda array: array[...]))
+    link(x, out, ViewBy(x, lambda base: base, lambda _base, v: v, lambda array: array[...]))
     return out
 
 
@@ -364,7 +414,7 @@ def bits_view(x: Tracer, dtype: np.dtype) -> Value:
     """x.view(dtype): the same bits, as numbers of another dtype of that size."""
     out: Any = ew.bitcast(x, dtype)
     own = x.dtype
-    view = View(
+    view = ViewBy(
         x,
         lambda base: ew.bitcast(base, dtype),
         lambda _base, v: ew.bitcast(v, own),
@@ -380,6 +430,6 @@ def imaginary_part(x: Tracer) -> Value:
         return traced_full(x, x.shape, 0, x.dtype)
     out = cx.imag(x)
     if type(out) is Tracer:
-        view = View(x, cx.imag, lambda base, v: cx.complex_(cx.real(base), v), attrgetter("imag"))
+        view = ViewBy(x, cx.imag, lambda base, v: cx.complex_(cx.real(base), v), attrgetter("imag"))
         link(x, out, view)
     return out

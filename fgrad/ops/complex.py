@@ -19,6 +19,7 @@ from fgrad.ir.traits import Host, Rounding
 from fgrad.ops.elementwise import lit, neg
 from fgrad.ops.families import elementwise, finish_elementwise, same_dtype, same_shape
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import bind_one
 
 REAL_OF = {np.dtype("D"): np.dtype("d"), np.dtype("F"): np.dtype("f")}
 COMPLEX_OF = {real: number for number, real in REAL_OF.items()}
@@ -99,17 +100,17 @@ finish_elementwise(
 
 def conj(x: Value) -> Value:
     """The complex conjugate; a real value itself."""
-    return bind(conj_p, x) if is_complex(x) else x
+    return bind_one(conj_p, x, {}) if is_complex(x) else x
 
 
 def real(x: Value) -> Value:
     """The real part; a real value itself."""
-    return bind(real_p, x) if is_complex(x) else x
+    return bind_one(real_p, x, {}) if is_complex(x) else x
 
 
 def imag(x: Value) -> Value:
     """The imaginary part of a complex value."""
-    return bind(imag_p, x)
+    return bind_one(imag_p, x, {})
 
 
 def complex_(x: Value, y: Value) -> Value:

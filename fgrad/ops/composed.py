@@ -33,7 +33,7 @@ from fgrad.ops.known import has_no_nan, is_positive, known
 from fgrad.ops.selected import Selected, unless
 from fgrad.ops.shape import broadcast
 from fgrad.trace import Value, bind, trace
-from fgrad.tracing.fastpath import binary_door
+from fgrad.tracing.fastpath import binary_door, bind_one
 
 special = lazy_module("scipy.special")
 
@@ -171,7 +171,7 @@ compose_when_compiled(modulus_p, lambda z: hypot(cx.real(z), cx.imag(z)))
 
 def modulus(z: Value) -> Value:
     """|z| of complex numbers, with slope 0 at 0."""
-    return bind(modulus_p, z)
+    return bind_one(modulus_p, z, {})
 
 
 # --- products with logarithms
@@ -255,4 +255,4 @@ compose_when_compiled(sinc_p, _sinc)
 
 def sinc(x: Value) -> Value:
     """sin(pi x) / (pi x), and 1 at 0."""
-    return bind(sinc_p, x) if x.dtype.char in "fd" else _sinc(x)
+    return bind_one(sinc_p, x, {}) if x.dtype.char in "fd" else _sinc(x)

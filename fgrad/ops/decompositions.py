@@ -47,6 +47,7 @@ from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.shape import pad
 from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import EqnParams
 
 
@@ -246,7 +247,7 @@ svdvals_p.pullback = _pull_svdvals
 
 def svdvals(a: Value) -> Value:
     """The singular values, in descending order."""
-    return bind(svdvals_p, a)
+    return bind_one(svdvals_p, a, {})
 
 
 # --- eigh: a = v diag(w) v^H
@@ -345,7 +346,7 @@ def eigh(a: Value, lower: bool = True) -> tuple[Value, Value]:
 
 def eigvalsh(a: Value, lower: bool = True) -> Value:
     """The ascending eigenvalues of Hermitian matrices, of which one triangle is read."""
-    return bind(eigvalsh_p, a, lower=lower)
+    return bind_one(eigvalsh_p, a, {"lower": lower})
 
 
 # --- eig: a v = v diag(w), with complex results whatever the values
@@ -415,7 +416,7 @@ def eig(a: Value) -> tuple[Value, Value]:
 
 def eigvals(a: Value) -> Value:
     """The eigenvalues, complex."""
-    return bind(eigvals_p, a)
+    return bind_one(eigvals_p, a, {})
 
 
 # --- pinv: the Moore-Penrose inverse
@@ -466,7 +467,7 @@ pinv_p.pullback = _pull_pinv
 
 def pinv(a: Value, rcond: float) -> Value:
     """The pseudo-inverse; singular values up to rcond times the largest count as 0."""
-    return bind(pinv_p, a, rcond=rcond)
+    return bind_one(pinv_p, a, {"rcond": rcond})
 
 
 for _prim in (

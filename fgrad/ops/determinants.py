@@ -27,6 +27,7 @@ from fgrad.ops.matrices import (
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import bind_one
 
 # --- slogdet: sign and log |det a|
 
@@ -181,12 +182,12 @@ for _prim in (det_p, cofactor_p):
 
 def det(a: Value) -> Value:
     """The determinant."""
-    return bind(det_p, a)
+    return bind_one(det_p, a, {})
 
 
 def cofactor(a: Value) -> Value:
     """The gradient of the determinant: det(a) a^-T, also where that is 0 times infinity."""
-    return bind(cofactor_p, a)
+    return bind_one(cofactor_p, a, {})
 
 
 for _prim in (slogdet_p, det_p):

@@ -20,6 +20,7 @@ from fgrad.ops.elementwise import add, eq, lit, select
 from fgrad.ops.families import batch_first, linear, moves
 from fgrad.ops.shape import broadcast, full, iota, pad, reshape, slice_
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import EqnParams
 
 diagonal_p = Primitive(
@@ -82,12 +83,12 @@ diagonal_p.accumulate = _accumulate
 
 @diagonal_p.transpose
 def _(ct: Value, wanted: Sequence[bool], a: Value, *, offset: int) -> tuple[Value]:
-    return (bind(on_diagonal_p, ct, plane=tuple(a.shape[-2:]), offset=offset),)
+    return (bind_one(on_diagonal_p, ct, {"plane": tuple(a.shape[-2:]), "offset": offset}),)
 
 
 @on_diagonal_p.transpose
 def _(ct: Value, wanted: Sequence[bool], x: Value, *, plane: Plane, offset: int) -> tuple[Value]:
-    return (bind(diagonal_p, ct, offset=offset),)
+    return (bind_one(diagonal_p, ct, {"offset": offset}),)
 
 
 def _read(a: Value, *, offset: int) -> Value:
@@ -141,10 +142,10 @@ moves(on_diagonal_p, gaps="jvp")
 
 def diagonal(a: Value, offset: int = 0) -> Value:
     """A diagonal of matrices: 0 is the main one, those above it are positive."""
-    return bind(diagonal_p, a, offset=offset)
+    return bind_one(diagonal_p, a, {"offset": offset})
 
 
 def on_diagonal(x: Value, offset: int = 0) -> Value:
     """The smallest square matrices with a diagonal, zeros elsewhere."""
     n = x.shape[-1] + abs(offset)
-    return bind(on_diagonal_p, x, plane=(n, n), offset=offset)
+    return bind_one(on_diagonal_p, x, {"plane": (n, n), "offset": offset})

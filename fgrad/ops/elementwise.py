@@ -43,8 +43,9 @@ from fgrad.ops.families import (
 )
 from fgrad.ops.known import is_positive, over_squares
 from fgrad.ops.selected import SELECT, Selected, unless, where
-from fgrad.trace import Value, bind
-from fgrad.tracing.fastpath import binary_door, unary_door
+from fgrad.trace import Tracer, Value, bind
+from fgrad.tracing.fastpath import binary_door, bind_one, unary_door
+from fgrad.tracing.on_device import DEVICES
 from fgrad.typing import Array, Operand, Shaped
 
 special = lazy_module("scipy.special")
@@ -151,7 +152,7 @@ masked_div = _binary(masked_div_p, "t / d, and 0 where t is 0, whatever d is.")
 
 def square(x: Value) -> Value:
     """x * x."""
-    return bind(mul_p, x, x)
+    return mul(x, x)
 
 
 reciprocal_p = elementwise(
@@ -166,7 +167,7 @@ reciprocal_p = elementwise(
 
 def reciprocal(x: Value) -> Value:
     """1 / x; of complex numbers with NumPy's signs of zeros, which those of a quotient are not."""
-    return bind(reciprocal_p, x) if x.dtype.kind == "c" else bind(div_p, lit(x, 1), x)
+    return bind(reciprocal_p, x) if x.dtype.kind == "c" else div(lit(x, 1), x)
 
 
 # --- discrete -----------------------------------------------------------------------------------
@@ -256,6 +257,8 @@ fmod = _binary(fmod_p, "x - trunc(x / y) * y: the sign of the dividend.")
 
 def _share(t: Value, holds: Value, ties: Value) -> Selected:
     """t where `holds`, of which t / 2 where `ties`, else 0."""
+    if type(ties) is np.ndarray and not ties.any():
+        return where(holds, t)
     return where(holds, select(ties, mul(t, lit(t, 0.5)), t))
 
 
@@ -553,14 +556,16 @@ def _is_finite(x: Value) -> bool:
 
 def select(cond: Operand, x: Operand, y: Operand) -> Value:
     """x where cond, else y."""
+    if type(cond) is np.ndarray and type(x) is not Tracer and type(y) is not Tracer and not DEVICES:
+        return select_p.evaluate_rule(cond, x, y)
     return bind(select_p, cond, x, y)
 
 
 def convert(x: Any, dtype: np.dtype) -> Value:
     """`x` with another dtype, as `astype`; `x` itself if it has it."""
-    return x if x.dtype == dtype else bind(convert_p, x, dtype=dtype)
+    return x if x.dtype == dtype else bind_one(convert_p, x, {"dtype": dtype})
 
 
 def bitcast(x: Operand, dtype: np.dtype) -> Value:
     """The bits of `x` read as another dtype of the same size."""
-    return bind(bitcast_p, x, dtype=dtype)
+    return bind_one(bitcast_p, x, {"dtype": dtype})

@@ -25,7 +25,8 @@ from fgrad.ops.complex import COMPLEX_OF, REAL_OF, complex_dtype, conj
 from fgrad.ops.elementwise import lit, mul
 from fgrad.ops.families import linear
 from fgrad.ops.shape import broadcast
-from fgrad.trace import Value, bind
+from fgrad.trace import Value
+from fgrad.tracing.fastpath import bind_one
 
 scipy_fft = lazy_module("scipy.fft")
 
@@ -91,7 +92,7 @@ def _(
     ct: Value, wanted: Sequence[bool], x: Value, *, kind: str, axes: Ints, n: int | None
 ) -> tuple[Value]:
     if kind in ("fft", "ifft"):
-        return (bind(fft_p, ct, kind=kind, axes=axes, n=n),)
+        return (bind_one(fft_p, ct, {"kind": kind, "axes": axes, "n": n}),)
     (axis,) = axes
     assert n is not None
     if kind == "rfft":
@@ -110,27 +111,27 @@ def _(
     n: int | None,
 ) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
-    return bind(fft_p, x, kind=kind, axes=tuple(a + (a >= d) for a in axes), n=n), d
+    return bind_one(fft_p, x, {"kind": kind, "axes": tuple(a + (a >= d) for a in axes), "n": n}), d
 
 
 def fft(x: Value, axes: Ints) -> Value:
     """The transform of complex numbers over some axes."""
-    return bind(fft_p, x, kind="fft", axes=axes, n=None) if axes else x
+    return bind_one(fft_p, x, {"kind": "fft", "axes": axes, "n": None}) if axes else x
 
 
 def ifft(x: Value, axes: Ints) -> Value:
     """The inverse transform of complex numbers over some axes."""
-    return bind(fft_p, x, kind="ifft", axes=axes, n=None) if axes else x
+    return bind_one(fft_p, x, {"kind": "ifft", "axes": axes, "n": None}) if axes else x
 
 
 def rfft(x: Value, axis: int) -> Value:
     """The first n // 2 + 1 numbers of the transform of n real ones."""
-    return bind(fft_p, x, kind="rfft", axes=(axis,), n=x.shape[axis])
+    return bind_one(fft_p, x, {"kind": "rfft", "axes": (axis,), "n": x.shape[axis]})
 
 
 def irfft(x: Value, n: int, axis: int) -> Value:
     """The n real numbers whose transform begins with `x`."""
-    return bind(fft_p, x, kind="irfft", axes=(axis,), n=n)
+    return bind_one(fft_p, x, {"kind": "irfft", "axes": (axis,), "n": n})
 
 
 def scale(x: Value, factor: float) -> Value:

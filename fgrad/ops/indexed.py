@@ -30,6 +30,17 @@ def _as_intp(index: Value, length: int) -> Any:
     return index.astype(np.intp, copy=False) if isinstance(index, np.ndarray) else np.intp(index)
 
 
+_INTP, _UINTP = np.dtype(np.intp), np.dtype(np.uintp)
+
+
+def _as_places(indices: Sequence[Value], lengths: Sequence[int]) -> list[Any]:
+    """Index arrays as intp."""
+    found = []
+    for i, n in zip(indices, lengths, strict=True):
+        found.append(i if type(i) is np.ndarray and i.dtype is _INTP else _as_intp(i, n))
+    return found
+
+
 def _in_bounds(indices: Sequence[Value], lengths: Sequence[int]) -> Value | bool:
     """Where all indices are in bounds."""
     inside: Value | bool = True
@@ -42,7 +53,7 @@ def _all_in_bounds(indices: Sequence[np.ndarray], lengths: Sequence[int]) -> boo
     """Whether index arrays of type intp, which are not empty, are in bounds."""
     most = np.maximum.reduce  # methods of arrays take thrice as long
     pairs = zip(indices, lengths, strict=True)
-    return all([most(i.view(np.uintp), None) < n for i, n in pairs])
+    return all([most(i.view(_UINTP), None) < n for i, n in pairs])
 
 
 def _clipped(indices: Sequence[Value], lengths: Sequence[int]) -> list[Value]:
@@ -61,7 +72,7 @@ def read(x: Any, indices: Sequence[Value], axes: tuple[int, ...], mode: str) -> 
     """The elements at places, those first and then the other axes; outside of the array those at
     its ends ("clip"), or zeros ("fill")."""
     lengths = [x.shape[a] for a in axes]
-    where = [_as_intp(i, n) for i, n in zip(indices, lengths, strict=True)]
+    where = _as_places(indices, lengths)
     if mode == "clip" and len(axes) == 1 and x.flags.c_contiguous:
         (axis,), rank = axes, where[0].ndim
         taken = x.take(where[0], axis, mode="clip")
@@ -147,7 +158,7 @@ def add_rows(
     lengths = [buffer.shape[a] for a in axes]
     size = updates.size
     if 0 < size <= FEW:
-        given = [_as_intp(i, n) for i, n in zip(indices, lengths, strict=True)]
+        given = _as_places(indices, lengths)
         if _all_in_bounds(given, lengths):
             np.add.at(_indexed_first(buffer, axes), tuple(given), updates)
             return

@@ -19,7 +19,12 @@ _BITS = {4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 def select(cond: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x where cond, else y."""
-    if np.size(cond) >= LONG and x.dtype.kind == "f" and cond.flags.c_contiguous:
+    if (
+        type(cond) is np.ndarray
+        and cond.size >= LONG
+        and x.dtype.kind == "f"
+        and cond.flags.c_contiguous
+    ):
         if _is_zero(y) and _fits(cond, x):
             return _kept(cond, x, True)
         if _is_zero(x) and _fits(cond, y):

@@ -54,6 +54,7 @@ from fgrad.ops.matrices import (
 from fgrad.ops.shape import iota, pad
 from fgrad.ops.stacked import pull_stacked
 from fgrad.trace import Tracer, Value, bind
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import EqnParams
 
 blas = lazy_module("scipy.linalg.blas")
@@ -109,7 +110,7 @@ batch_leading(cholesky_p)
 
 def cholesky(a: Value) -> Value:
     """The lower Cholesky factor of Hermitian matrices, whose lower triangles are read."""
-    return bind(cholesky_p, a)
+    return bind_one(cholesky_p, a, {})
 
 
 # --- triangular_solve: op(a) x = b, one triangle of a being read
@@ -564,7 +565,7 @@ batch_leading(inv_p)
 
 def inv(a: Value) -> Value:
     """The inverse."""
-    return bind(inv_p, a)
+    return bind_one(inv_p, a, {})
 
 
 for _prim in (cholesky_p, triangular_solve_p, lu_p, lu_solve_p, solve_p, inv_p):

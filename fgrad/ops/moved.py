@@ -113,18 +113,22 @@ class Reads(Support):
 
     __slots__ = ("reads", "shape", "within")
 
+    within: list[Support]
+
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.within: list[Support] = []
-        super().__init__(self.within, None)
+        self.made_from = self.within = []
+        self.make = self.found = None
+        self.loose = False
         self.shape = shape
         self.reads: list[tuple[Record, tuple[int, ...], bool]] = []
 
     def add(self, record: Record, ct: Value | Selected) -> None:
         """Add a read."""
-        selected = type(ct) is Selected
-        if selected:
+        if type(ct) is Selected:
             self.within.append(ct.support)
-        self.reads.append((record, array_of(ct).shape, selected))
+            self.reads.append((record, ct.value.shape, True))
+        else:
+            self.reads.append((record, array_of(ct).shape, False))
 
     def compute(self, *bits: Value) -> Value:
         """True at all places that were read."""

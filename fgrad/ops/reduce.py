@@ -55,6 +55,7 @@ from fgrad.ops.shape import (
 )
 from fgrad.ops.shape import reverse as backwards
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import Array, EqnParams
 
 
@@ -66,7 +67,7 @@ def kept_axes(ndim: int, axes: Ints) -> Ints:
 def spread(y: Value, shape: Ints, axes: Ints) -> Value:
     """A reduced value repeated along the axes it was reduced over."""
     kept = kept_axes(len(shape), axes) if len(axes) < len(shape) else ()
-    return bind(BROADCAST, y, shape=shape, dims=kept)
+    return bind_one(BROADCAST, y, {"shape": shape, "dims": kept})
 
 
 MANY = 16_384  # elements from which on short sums are added array by array
@@ -98,7 +99,7 @@ def _reduction(prim: Primitive, ufunc: np.ufunc, accepts: str, empty: bool = Tru
     ) -> tuple[Value, int]:
         (x,), (d,) = operands, dims
         moved = tuple(a + (a >= d) for a in axes)
-        return bind(prim, x, axes=moved), d - sum(a < d for a in moved)
+        return bind_one(prim, x, {"axes": moved}), d - sum(a < d for a in moved)
 
     reduce = ufunc.reduce
     if ufunc in (np.add, np.multiply):
@@ -252,7 +253,7 @@ for _prim, _ufunc in ((reduce_any_p, np.logical_or), (reduce_all_p, np.logical_a
 
 def _reducer(prim: Primitive, what: str) -> Callable[[Value, Ints], Value]:
     def reduce(x: Value, axes: Ints) -> Value:
-        return bind(prim, x, axes=axes) if axes else x
+        return bind_one(prim, x, {"axes": axes}) if axes else x
 
     reduce.__name__ = prim.name
     reduce.__doc__ = f"{what} over `axes`, a sorted tuple; they disappear from the shape."
@@ -286,7 +287,7 @@ def _arg_extremum(name: str, evaluate: Callable[..., Array], op: str) -> Primiti
         size: int, operands: Sequence[Value], dims: Sequence[int | None], *, axis: int
     ) -> tuple[Value, int]:
         x = batch_first(size, operands[0], dims[0])
-        return bind(prim, x, axis=axis + 1), 0
+        return bind_one(prim, x, {"axis": axis + 1}), 0
 
     prim.evaluate(lambda x, *, axis: evaluate(x, axis=axis))
     prim.refuse("jvp", DISCRETE)
@@ -300,12 +301,12 @@ argmin_p = _arg_extremum("argmin", np.argmin, "min")
 
 def argmax(x: Value, axis: int) -> Value:
     """The index of the first largest element along an axis; of the first NaN if there is one."""
-    return bind(argmax_p, x, axis=axis)
+    return bind_one(argmax_p, x, {"axis": axis})
 
 
 def argmin(x: Value, axis: int) -> Value:
     """The index of the first smallest element along an axis; of the first NaN if there is one."""
-    return bind(argmin_p, x, axis=axis)
+    return bind_one(argmin_p, x, {"axis": axis})
 
 
 # --- cumulative ---------------------------------------------------------------------------------
@@ -341,7 +342,7 @@ def _cumulative(name: str, ufunc: np.ufunc, op: str, accepts: str) -> Primitive:
         reverse: bool,
     ) -> tuple[Value, int]:
         x = batch_first(size, operands[0], dims[0])
-        return bind(prim, x, axis=axis + 1, reverse=reverse), 0
+        return bind_one(prim, x, {"axis": axis + 1, "reverse": reverse}), 0
 
     return prim
 
@@ -415,19 +416,19 @@ for _prim in (cummax_p, cummin_p):
 
 def cumsum(x: Value, axis: int, reverse: bool = False) -> Value:
     """Running sum along an axis, from the end if `reverse`."""
-    return bind(cumsum_p, x, axis=axis, reverse=reverse)
+    return bind_one(cumsum_p, x, {"axis": axis, "reverse": reverse})
 
 
 def cumprod(x: Value, axis: int, reverse: bool = False) -> Value:
     """Running product along an axis, from the end if `reverse`."""
-    return bind(cumprod_p, x, axis=axis, reverse=reverse)
+    return bind_one(cumprod_p, x, {"axis": axis, "reverse": reverse})
 
 
 def cummax(x: Value, axis: int, reverse: bool = False) -> Value:
     """Running maximum along an axis, from the end if `reverse`."""
-    return bind(cummax_p, x, axis=axis, reverse=reverse)
+    return bind_one(cummax_p, x, {"axis": axis, "reverse": reverse})
 
 
 def cummin(x: Value, axis: int, reverse: bool = False) -> Value:
     """Running minimum along an axis, from the end if `reverse`."""
-    return bind(cummin_p, x, axis=axis, reverse=reverse)
+    return bind_one(cummin_p, x, {"axis": axis, "reverse": reverse})

@@ -16,7 +16,8 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ops.composed import compose_when_compiled
 from fgrad.ops.families import linear, moves
 from fgrad.ops.shape import concatenate, slice_
-from fgrad.trace import Value, bind
+from fgrad.trace import Value
+from fgrad.tracing.fastpath import bind_one
 
 roll_p = Primitive("roll", traits.moving(), params=("by", "axis"), linear_in="all")
 
@@ -49,7 +50,7 @@ compose_when_compiled(roll_p, _joined)
 
 @roll_p.transpose
 def _(ct: Value, wanted: Sequence[bool], x: Value, *, by: int, axis: int) -> tuple[Value]:
-    return (bind(roll_p, ct, by=x.shape[axis] - by, axis=axis),)
+    return (bind_one(roll_p, ct, {"by": x.shape[axis] - by, "axis": axis}),)
 
 
 @roll_p.batch
@@ -57,7 +58,7 @@ def _(
     size: int, operands: Sequence[Value], dims: Sequence[int], *, by: int, axis: int
 ) -> tuple[Value, int]:
     (x,), (d,) = operands, dims
-    return bind(roll_p, x, by=by, axis=axis + (axis >= d)), d
+    return bind_one(roll_p, x, {"by": by, "axis": axis + (axis >= d)}), d
 
 
 linear(roll_p)
@@ -68,4 +69,4 @@ def roll(x: Value, by: int, axis: int) -> Value:
     """Each element `by` places further along an axis; what leaves at the end enters in front."""
     n = x.shape[axis]
     by = by % n if n else 0
-    return bind(roll_p, x, by=by, axis=axis) if by else x
+    return bind_one(roll_p, x, {"by": by, "axis": axis}) if by else x

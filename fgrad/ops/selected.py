@@ -186,15 +186,21 @@ def unless(cond: Value, t: Value) -> Selected:
     return Selected(t, Branch(cond, False))
 
 
+def _select(*operands: Operand) -> Any:
+    return bind(SELECT, *operands)
+
+
 def plain(t: Any) -> Any:
     """The array of a tangent or cotangent, with its zeros in place."""
     if type(t) is not Selected:
         return t
     if t.outside != ZERO and not (t.outside == ZERO_OR_NAN and has_no_nan(t.value)):
         zero, support = t.value.dtype.type(0), t.support
-        if isinstance(support, Branch) and support.outer is None:
+        if type(support) is Branch and support.outer is None:
             pair = (t.value, zero) if support.holds else (zero, t.value)
-            t.value = bind(SELECT, support.cond, *pair)
+            known = type(t.value) is np.ndarray and type(support.cond) is np.ndarray
+            choose = SELECT.evaluate_rule if known else _select
+            t.value = choose(support.cond, *pair)
         else:
             t.value = bind(SELECT, support.array(), t.value, zero)
     t.outside = ZERO

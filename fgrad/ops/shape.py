@@ -18,6 +18,7 @@ from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.ir.traits import Along, Rounding
 from fgrad.ops.families import ADD, BROADCAST, PERMUTE, batch_first, linear, moves
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import ArrayLike, EqnParams
 
 Ints = tuple[int, ...]
@@ -59,7 +60,7 @@ def _(x: np.ndarray, *, shape: Ints, dims: Ints) -> np.ndarray:
 @BROADCAST.transpose
 def _(ct: Value, wanted: Sequence[bool], x: Value, *, shape: Ints, dims: Ints) -> tuple[Value]:
     axes = tuple(a for a in range(len(shape)) if a not in dims)
-    return (bind(REDUCE_SUM, ct, axes=axes) if axes else ct,)
+    return (bind_one(REDUCE_SUM, ct, {"axes": axes}) if axes else ct,)
 
 
 @BROADCAST.batch
@@ -67,7 +68,7 @@ def _(
     size: int, operands: Sequence[Value], at: Value, *, shape: Ints, dims: Ints
 ) -> tuple[Value, int]:
     x = batch_first(size, operands[0], at[0])
-    return bind(BROADCAST, x, shape=(size, *shape), dims=(0, *[d + 1 for d in dims])), 0
+    return bind_one(BROADCAST, x, {"shape": (size, *shape), "dims": (0, *[d + 1 for d in dims])}), 0
 
 
 linear(BROADCAST)
@@ -76,13 +77,13 @@ moves(BROADCAST, sums="transpose")
 
 def broadcast(x: Value, shape: Ints, dims: Ints) -> Value:
     """Repeat `x` along new axes; `dims[i]` is the axis of the result that holds axis i of `x`."""
-    return bind(BROADCAST, x, shape=shape, dims=dims)
+    return bind_one(BROADCAST, x, {"shape": shape, "dims": dims})
 
 
 def full(shape: Ints, value: ArrayLike, dtype: np.dtype) -> Value:
     """An array filled with one number."""
     scalar = dtype.type(value)
-    return bind(BROADCAST, scalar, shape=shape, dims=()) if shape else scalar
+    return bind_one(BROADCAST, scalar, {"shape": shape, "dims": ()}) if shape else scalar
 
 
 REDUCE_SUM = Primitive(
@@ -100,7 +101,7 @@ def _(x: Aval, *, axes: Ints) -> Aval:
     return Aval(tuple(x.shape[a] for a in axes), x.dtype)
 
 
-PERMUTE.evaluate(lambda x, *, axes: np.transpose(x, axes))
+PERMUTE.evaluate(lambda x, *, axes: x.transpose(axes))
 
 
 @PERMUTE.transpose
@@ -123,7 +124,7 @@ moves(PERMUTE)
 def permute(x: Value, axes: Sequence[int]) -> Value:
     """Reorder axes: axis i of the result is axis `axes[i]` of `x`."""
     axes = tuple(axes)
-    return x if axes == tuple(range(len(axes))) else bind(PERMUTE, x, axes=axes)
+    return x if axes == tuple(range(len(axes))) else bind_one(PERMUTE, x, {"axes": axes})
 
 
 def inverse_permutation(axes: Sequence[int]) -> Ints:
@@ -161,7 +162,7 @@ def _(x: Aval, *, shape: Ints) -> Aval:
 
 @reshape_p.evaluate
 def _(x: Value, *, shape: Ints) -> Value:
-    return np.reshape(x, shape)[()] if not shape else np.reshape(x, shape)
+    return x.reshape(shape) if shape else x.reshape(())[()]
 
 
 @reshape_p.transpose
@@ -182,7 +183,7 @@ moves(reshape_p)
 
 def reshape(x: Value, shape: Ints) -> Value:
     """The elements of `x` in row-major order under another shape."""
-    return x if x.shape == shape else bind(reshape_p, x, shape=shape)
+    return x if x.shape == shape else bind_one(reshape_p, x, {"shape": shape})
 
 
 # --- slice and pad ------------------------------------------------------------------------------
@@ -248,10 +249,11 @@ moves(slice_p, gaps="transpose")
 
 def slice_(x: Value, start: Ints, stop: Ints, step: Ints | None = None) -> Value:
     """x[start:stop:step] along every axis; bounds within the shape, steps positive."""
-    step = step or (1,) * len(start)
-    if stop == x.shape and not any(start) and all(s == 1 for s in step):
+    ones = (1,) * len(start)
+    step = step or ones
+    if stop == x.shape and not any(start) and step == ones:
         return x
-    return bind(slice_p, x, start=start, stop=stop, step=step)
+    return bind_one(slice_p, x, {"start": start, "stop": stop, "step": step})
 
 
 @pad_p.type_rule
@@ -365,7 +367,7 @@ def pad(
     interior = interior or (0,) * len(low)
     if not any(low) and not any(high) and not any(interior):
         return x
-    return bind(pad_p, x, low=low, high=high, interior=interior, value=value)
+    return bind_one(pad_p, x, {"low": low, "high": high, "interior": interior, "value": value})
 
 
 # --- index --------------------------------------------------------------------------------------
@@ -437,7 +439,7 @@ moves(index_p, gaps="transpose")
 
 def index(x: Value, ints: Ints) -> Value:
     """x[i, j, ...] for known, non-negative integers: drops the leading axes."""
-    return bind(index_p, x, ints=ints)
+    return bind_one(index_p, x, {"ints": ints})
 
 
 # --- reverse, concatenate -----------------------------------------------------------------------
@@ -452,7 +454,14 @@ def _(x: Aval, *, axes: Ints) -> Aval:
     return Aval(x.shape, x.dtype)
 
 
-reverse_p.evaluate(lambda x, *, axes: np.flip(x, axes))
+_FORWARD, _BACKWARD = slice(None), slice(None, None, -1)
+
+
+@reverse_p.evaluate
+def _(x: Value, *, axes: Ints) -> np.ndarray:
+    return x[tuple([_BACKWARD if a in axes else _FORWARD for a in range(x.ndim)])]
+
+
 reverse_p.transpose(lambda ct, wanted, x, *, axes: (reverse(ct, axes),))
 
 
@@ -470,7 +479,7 @@ moves(reverse_p)
 
 def reverse(x: Value, axes: Ints) -> Value:
     """Reverse the order of the elements along `axes`."""
-    return bind(reverse_p, x, axes=axes) if axes else x
+    return bind_one(reverse_p, x, {"axes": axes}) if axes else x
 
 
 concatenate_p = Primitive(
@@ -497,13 +506,14 @@ concatenate_p.evaluate(lambda *xs, axis: np.concatenate(xs, axis))
 def _(ct: Value, wanted: Sequence[bool], *xs: Value, axis: int) -> tuple[Value | None, ...]:
     """The piece of ct that each operand filled."""
     pieces: list[Value | None] = []
-    at = 0
+    at, shape = 0, ct.shape
+    before, after = shape[:axis], shape[axis + 1 :]
+    lows, highs = (0,) * len(before), (0,) * len(after)
     for want, x in zip(wanted, xs, strict=True):
-        n = x.shape[axis]
-        start = tuple(at if a == axis else 0 for a in range(len(x.shape)))
-        stop = tuple(at + n if a == axis else m for a, m in enumerate(ct.shape))
+        end = at + x.shape[axis]
+        start, stop = (*lows, at, *highs), (*before, end, *after)
         pieces.append(slice_(ct, start, stop) if want else None)
-        at += n
+        at = end
     return tuple(pieces)
 
 

@@ -22,7 +22,8 @@ from fgrad.ops.known import known
 from fgrad.ops.reduce import reduce_sum, spread
 from fgrad.ops.selected import ZERO, Selected, Support, Tangent, fitted, plain
 from fgrad.ops.shape import REDUCE_SUM, Ints
-from fgrad.trace import Value, bind
+from fgrad.trace import Value
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import EqnParams
 
 sum_squares_p = Primitive(
@@ -125,4 +126,4 @@ def _(
 
 def sum_squares(x: Value, axes: Ints, centered: bool = False) -> Value:
     """The sum of squares over axes of float32 or float64, or of the distances from the mean."""
-    return bind(sum_squares_p, x, axes=axes, centered=centered)
+    return bind_one(sum_squares_p, x, {"axes": axes, "centered": centered})

@@ -23,6 +23,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ops.families import NUMBERS, batch_first, bilinear_jvp, linear, same_dtype
 from fgrad.ops.shape import move_axis, permute, reshape, reverse
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import EqnParams, Shaped
 
 Ints = tuple[int, ...]
@@ -78,7 +79,9 @@ def conv(
 
 def windows(x: Value, axes: Ints, sizes: Ints, strides: Ints, dilations: Ints) -> Value:
     """All windows of `x`: each of `axes` counts windows, whose own axes are appended last."""
-    return bind(windows_p, x, axes=axes, sizes=sizes, strides=strides, dilations=dilations)
+    return bind_one(
+        windows_p, x, {"axes": axes, "sizes": sizes, "strides": strides, "dilations": dilations}
+    )
 
 
 def fold(y: Value, shape: Ints, axes: Ints, sizes: Ints, strides: Ints, dilations: Ints) -> Value:

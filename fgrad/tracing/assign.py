@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,9 +30,6 @@ from fgrad.typing import PyTree
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
 
-Read = Callable[[PyTree], PyTree]
-Write = Callable[[PyTree, PyTree], PyTree]
-Move = Callable[[np.ndarray], np.ndarray]
 Frozen = list["weakref.ref[np.ndarray]"]
 
 
@@ -44,26 +40,27 @@ class View:
     that may be a copy: NumPy is asked before the first write.
     """
 
-    __slots__ = ("base", "doubtful", "key", "layout", "move", "read", "root", "stale", "write")
+    __slots__ = ("base", "doubtful", "key", "layout", "root", "stale")
 
-    def __init__(
-        self,
-        base: Tracer,
-        read: Read,
-        write: Write,
-        move: Move,
-        key: object = None,
-        doubtful: bool = False,
-    ) -> None:
+    def __init__(self, base: Tracer, key: object = None, doubtful: bool = False) -> None:
         self.base = base
-        self.read = read
-        self.write = write
-        self.move = move
         self.key = key
         self.doubtful = doubtful
         self.stale = False
         self.layout: np.ndarray | None = None
         self.root: Tracer | None = None  # the end of the chain, once it was looked for
+
+    def read(self, base: PyTree) -> PyTree:
+        """What the view is of a value of its base."""
+        raise NotImplementedError
+
+    def write(self, base: PyTree, value: PyTree) -> PyTree:
+        """The base, with a value of the view written into it."""
+        raise NotImplementedError
+
+    def move(self, array: np.ndarray) -> np.ndarray:
+        """The view of an array that lies in memory as the base does."""
+        raise NotImplementedError
 
 
 class Root:
@@ -128,10 +125,17 @@ def link(base: Tracer, out: Tracer, view: View) -> None:
     closed = THREAD.state.closed
     if closed is not None:
         base = own(closed, base)
-    number = not base.shape and base.memory is None
-    if out.builder is base.builder and not isinstance(out.memory, View) and not number:
+    above = base.memory
+    if above is None:
+        if not base.shape:
+            return
+        memory = Root()
+    else:
+        memory = above if type(above) is Root else memory_of(root_of(base))
+    if out.builder is base.builder and not isinstance(out.memory, View):
+        if above is None:
+            base.memory = memory
         out.memory = view
-        memory = memory_of(root_of(base))
         memory.add(out)
         memory.doubtful |= view.doubtful
 

@@ -26,8 +26,11 @@ def constant(builder: Builder, x: np.ndarray) -> np.ndarray:
     flags = x.flags
     if not flags.c_contiguous:
         builder.reordered = True
-    if x.base is None and not flags.writeable:
-        return x
+    if not flags.writeable:
+        if x.base is None:
+            return x
+    elif x.nbytes <= SMALL or builder.outlives:
+        return x.copy()
     memory = writable_memory(x)
     if memory and (x.nbytes <= SMALL or builder.outlives):
         return x.copy()

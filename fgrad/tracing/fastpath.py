@@ -1,4 +1,4 @@
-"""L2. Fast paths of `bind` for one or two operands with known values and no parameters.
+"""L2. Fast paths of `bind` for one or two operands with known values.
 
 Eager differentiation makes thousands of these calls, so each Python frame counts.  All other
 calls go through `bind`.
@@ -7,15 +7,17 @@ calls go through `bind`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from fgrad.base.source import here
+from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import OUT, Primitive
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind
 from fgrad.tracing.on_device import DEVICES
 from fgrad.tracing.record import Record, new
-from fgrad.typing import Operand
+from fgrad.typing import EqnParams, Operand
 
 # All fast paths with their primitives, so that `debug.nans` can check their results too.
 DOORS: list[tuple[Primitive, Callable[..., Value]]] = []
@@ -32,6 +34,34 @@ def _constant(builder: Builder, x: np.ndarray, read: bool) -> np.ndarray | None:
     if read or not builder.saves or not x.flags.c_contiguous:
         return builder.snapshot(x)
     return None
+
+
+def bind_one(prim: Primitive, x: Operand, params: EqnParams) -> Any:
+    """`bind(prim, x, **params)` for a primitive of one operand and one result, with a short way for
+    an array that is known in no enclosing trace."""
+    if type(x) is not Tracer:
+        return bind(prim, x, **params) if DEVICES else prim.evaluate_rule(x, **params)
+    builder, value = x.builder, x.value
+    if not builder.plain or value is None or type(value) is Tracer or prim.save is not None:
+        return bind(prim, x, **params)
+    result = prim.evaluate_rule(value, **params)
+    if prim.reorders is not None:
+        builder.reordered = True
+    unread = prim.unread.get(0b11)
+    if unread is None:
+        unread = prim.unread_by(0b11)
+    if 0 in unread:
+        value = x.known_aval
+        if value is None or value.weak:
+            value = x.known_aval = Aval(x.value.shape, x.value.dtype)  # type: ignore[union-attr]
+    kept = UNREAD if OUT in unread else (result,)
+    index = builder.count
+    builder.count = index + 1
+    state = builder.state
+    loc = state.loc or here()
+    record = (prim, (x.index,), (value,), params, (index,), kept, loc, state.via)
+    builder.records.append(new(Record, record))
+    return Tracer(builder, index, result, None)
 
 
 def unary_door(prim: Primitive) -> Callable[[Operand], Value]:

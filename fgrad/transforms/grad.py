@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from fgrad.base.source import here, resolve
 from fgrad.errors import NonScalarGradError
 from fgrad.ir.aval import FLOAT64
 from fgrad.ops.families import zeros_like
-from fgrad.ops.selected import plain
+from fgrad.ops.selected import Selected, plain
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower, on_same_device
@@ -49,6 +50,7 @@ from fgrad.typing import P, PyTree
 memory_budget = lazy_module("fgrad.transforms.checkpoint.memory_budget")
 
 _VIEW = attrgetter("memory")
+_ONE = np.float64(1.0)
 
 
 @pickles_as_call
@@ -114,9 +116,11 @@ def _differentiated(
         builder = Builder("grad", name, eager=True, saves=True)
         try:
             with builder.running, builder:
-                inputs = [
-                    builder.input(v, None, is_weak(x)) for v, x in zip(values, leaves, strict=True)
-                ]
+                if values is leaves:  # plain arrays
+                    inputs = list(map(builder.input, values))
+                else:
+                    pairs = zip(values, leaves, strict=True)
+                    inputs = [builder.input(v, None, is_weak(x)) for v, x in pairs]
                 given = _gathered(inputs, structures)
                 call_args = list(args)
                 for i, x in zip(places, given, strict=True):
@@ -274,13 +278,15 @@ def _describe(out: object) -> str:
 @quiet
 def _pull_scalar(tape: Tape, value: Value, values: list[Value], holomorphic: bool) -> list[Value]:
     """The gradient for each differentiated leaf."""
-    one = value.dtype.type(1.0)
-    seed = on_same_device(one, value) if type(value) is Tracer else one
+    seed = _ONE if type(value) is np.float64 else value.dtype.type(1.0)
+    if type(value) is Tracer:
+        seed = on_same_device(seed, value)
     pulled = pull_selected(tape, (seed,), release=True)
     gradient = []
-    for ct, x in zip(pulled, values, strict=True):
+    for found, x in zip(pulled, values, strict=True):
+        ct: Any = plain(found) if type(found) is Selected else found
         if type(ct) is not np.ndarray or type(x) is not np.ndarray:
-            ct = on_same_device(zeros_like(x) if ct is None else plain(ct), x)
+            ct = on_same_device(zeros_like(x) if ct is None else ct, x)
         if ct.dtype.kind == "c":
             ct = ascent(ct, holomorphic)
         gradient.append(writable_result(ct))

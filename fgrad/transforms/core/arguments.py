@@ -153,11 +153,12 @@ def warn_of_writes(
     transform: str, tracers: Sequence[Tracer], watch: Watch | None, results: object, names: Names
 ) -> None:
     """Warn of what a function wrote into arguments that are copies, if it is in no result."""
-    if watch is None and not any([x.memory is not None for x in tracers]):
+    written = [k for k, x in enumerate(tracers) if x.memory is not None and writes_of(x)]
+    if watch is None and not written:
         return
     returned = {id(x) for x in tree.leaves(results)}
-    for k, x in enumerate(tracers):
-        if id(x) not in returned and x.memory is not None and writes_of(x):
+    for k in written:
+        if id(tracers[k]) not in returned:
             warn_lost(transform, names()[k])
     if watch is None:
         return

@@ -27,7 +27,7 @@ from fgrad.ir.aval import aval_of
 from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.ops.elementwise import add as sum_of
 from fgrad.ops.families import FLOATS, map_selected, push_maps
-from fgrad.ops.moved import Reads, array_of, pull_moved, push_moved
+from fgrad.ops.moved import Reads, pull_moved, push_moved
 from fgrad.ops.selected import ZERO, Selected, Tangent, either, join, plain
 from fgrad.trace import Builder, Tracer, Value, passed_by
 from fgrad.tracing.record import Record
@@ -184,6 +184,7 @@ def missing_rule(prim: Primitive, what: str, refusal: object, record: Record) ->
 
 
 _WANTED = (True,)
+_VJP = ("vjp",)
 
 
 class _Cotangents:
@@ -200,9 +201,13 @@ class _Cotangents:
     def begin(self, cotangents: Sequence[Tangent]) -> None:
         """Add the cotangents of the results."""
         active = self.tape.active
+        sums = self.sums
         for out, ct in zip(self.tape.outputs, cotangents, strict=True):
             if ct is not None and out is not None and active[out]:
-                self.add(out, ct)
+                if sums[out] is None:
+                    sums[out] = ct
+                else:
+                    self.add(out, ct)
 
     def reaches(self, record: Record) -> bool:
         """Whether operands of an equation depend on the inputs; `active` may say so of too many."""
@@ -225,9 +230,10 @@ class _Cotangents:
         k, values = record.operands[0], record.values
         if type(k) is not int or not active[k]:
             return True
-        value = plain(ct)
+        value: Any = plain(ct) if type(ct) is Selected else ct
         start = None if k in self.owned else plain(self.sums[k])
-        if any([type(v) is Tracer for v in (value, start, *values[1:])]):
+        traced = type(value) is Tracer or type(start) is Tracer
+        if traced or (len(values) > 1 and any([type(v) is Tracer for v in values])):
             read = read_of(record, ct)
             if read is not None:
                 self.reads.setdefault(k, []).append(read)
@@ -237,7 +243,9 @@ class _Cotangents:
         reads = self.owned[k]
         if reads is not None:
             reads.add(record, ct)
-        record.prim.accumulate(array_of(self.sums[k]), value, values, record.params)  # type: ignore[misc]
+        total = self.sums[k]
+        array = total.value if type(total) is Selected else total
+        record.prim.accumulate(array, value, values, record.params)  # type: ignore[misc]
         return True
 
     def _own(self, k: int, start: Value | None, record: Record, dtype: np.dtype) -> Reads | None:
@@ -256,7 +264,7 @@ class _Cotangents:
 
     def take_reads(self, outs: Sequence[int]) -> None:
         """Add what was read of some values to their sums."""
-        for k in outs:
+        for k in outs if self.reads else ():
             if k in self.reads:
                 self.add(k, pull_reads(self.reads.pop(k)))
 
@@ -282,7 +290,7 @@ def pull_selected(
     saved = state.loc, state.via
     try:
         before: tuple[str, ...] = ()
-        outer = state.via = replayed_by("vjp", state.via)
+        outer = state.via = replayed_by("vjp", state.via) if state.via else _VJP
         while ahead:
             record = ahead.pop()
             prim, operands, values, params, outs, results, state.loc, via = record
@@ -316,12 +324,14 @@ def pull_selected(
                         sums[k] = part
                     elif part is not None:
                         add(k, part)
-            elif not prim.discrete:
+            elif prim.moved_back is not None and len(values) == 1 and type(ct) is not Selected:
+                _pull_moved_back(prim, operands[0], ct, values, params, store)
+            else:
                 _pull_one(record, ct, store, active)
         store.take_reads(tape.inputs)
     finally:
         state.loc, state.via = saved
-    return [sums[k] for k in tape.inputs]
+    return list(map(sums.__getitem__, tape.inputs))
 
 
 def _pull_multiple(record: Record, store: _Cotangents, active: bytearray) -> None:
@@ -334,17 +344,24 @@ def _pull_multiple(record: Record, store: _Cotangents, active: bytearray) -> Non
         _pull_general(record, cts, store, active)
 
 
+def _pull_moved_back(
+    prim: Primitive, k: Any, ct: Value, values: Sequence[Any], params: EqnParams, store: _Cotangents
+) -> None:
+    """Pull back through an equation that is linear in its one operand."""
+    if type(k) is int and store.tape.active[k]:
+        (part,) = prim.moved_back(ct, _WANTED, values[0], **params)  # type: ignore[misc]
+        if store.sums[k] is None:
+            store.sums[k] = part
+        else:
+            store.add(k, part)
+
+
 def _pull_one(record: Record, ct: Value | Selected, store: _Cotangents, active: bytearray) -> None:
     """Pull the cotangent of one result back through an equation that is not elementwise."""
-    prim, operands = record.prim, record.operands
-    if prim.accumulate is not None and store.accumulate(record, ct, active):
+    prim = record.prim
+    if prim.discrete or (prim.accumulate is not None and store.accumulate(record, ct, active)):
         return
-    if type(ct) is not Selected and prim.moved_back is not None and len(operands) == 1:
-        k = operands[0]
-        if type(k) is int and active[k]:
-            store.add(k, prim.moved_back(ct, _WANTED, record.values[0], **record.params)[0])
-    else:
-        _pull_general(record, [ct], store, active)
+    _pull_general(record, [ct], store, active)
 
 
 def _pull_selected_maps(
@@ -363,46 +380,50 @@ def _pull_general(
     record: Record, cts: list[Tangent], store: _Cotangents, active: bytearray
 ) -> None:
     """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
-    prim, operands, values = record.prim, record.operands, record.values
-    wanted = tuple(
-        [
-            type(k) is int and bool(active[k]) and x.dtype.kind in FLOATS
-            for k, x in zip(operands, values, strict=True)
-        ]
-    )
-    if not any(wanted):
+    prim, operands, values, _, _, _, _, _ = record
+    each = []
+    for k, x in zip(operands, values, strict=True):
+        each.append(type(k) is int and active[k] == 1 and x.dtype.kind in FLOATS)
+    if True not in each:
         return
+    wanted = tuple(each)
     try:
         parts = _pulled(record, cts, wanted)
     except MissingRuleError:
         if store.reaches(record):
             raise
         return  # it stands behind a `stop_gradient`
-    if prim.supports is not None:
+    if prim.supports is not None and any([type(ct) is Selected for ct in cts]):
         parts = prim.supports(record, cts, parts)
+    sums = store.sums
     for k, want, part in zip(operands, wanted, parts, strict=True):
         if want and part is not None:
-            store.add(k, part)
+            if sums[k] is None:
+                sums[k] = part
+            else:
+                store.add(k, part)
 
 
 def _pulled(record: Record, cts: list[Tangent], wanted: tuple[bool, ...]) -> Sequence[Tangent]:
     """The cotangents of an equation's operands."""
     prim, _, values, params, _, results, _, _ = record
-    parts: Sequence[Tangent] = NotImplemented
-    if prim.moves is not None and prim.moves.holds_for(**params):
-        parts = pull_moved(record, cts[0], wanted)
+    moves = prim.moves
+    if moves is not None and moves.holds_for(**params):
+        if type(cts[0]) is Selected or moves.transpose_gaps:
+            return pull_moved(record, cts[0], wanted)
     elif prim.pullback is not None:
         known = cts if prim.selects else [plain(ct) for ct in cts]
         parts = prim.pullback(known, wanted, values, results, params)
-    if parts is not NotImplemented:
-        return parts
-    if not _is_linear_in(prim, wanted, params):
+        if parts is not NotImplemented:
+            return parts
+    if prim.linear_in != "each" and not _is_linear_in(prim, wanted, params):
         return _transposed_jvp(record, cts, wanted)
     transpose = prim.rules.get("transpose")
     if transpose is None or isinstance(transpose, Refusal):
         raise missing_rule(prim, "transpose", transpose, record)
-    given = tuple([plain(ct) for ct in cts])
-    return transpose(given if prim.multiple else given[0], wanted, *values, **params)
+    if prim.multiple:
+        return transpose(tuple([plain(ct) for ct in cts]), wanted, *values, **params)
+    return transpose(plain(cts[0]), wanted, *values, **params)
 
 
 def _is_linear_in(prim: Primitive, wanted: tuple[bool, ...], params: EqnParams) -> bool:
