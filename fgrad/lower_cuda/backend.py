@@ -13,12 +13,11 @@ from fgrad.compile.passes.legalize_complex import legalize_all_complex
 from fgrad.compile.passes.library_conv import library_conv
 from fgrad.compile.passes.mixed_precision_matmul import mixed_precision_matmul
 from fgrad.config import config
+from fgrad.lower_cuda.emit.machine import PASS_CYCLES
 from fgrad.lower_cuda.executable import link
 from fgrad.lower_cuda.library import cudnn
 from fgrad.lower_cuda.schedule import schedule
 from fgrad.lower_cuda.texts import texts
-
-PASS_CYCLES = 4000.0  # of one thread in one pass of a loop: longer ones are a kernel for each part
 
 
 def in_kernel(kernel: Kernel) -> bool:

@@ -51,7 +51,7 @@ def test_registers_stay_where_every_turn_looks(monkeypatch: pytest.MonkeyPatch) 
 
     points = np.linspace(-1.5, 1.5, 1001)
     right = jit(vmap(escape))(points)
-    monkeypatch.setattr(emit_llvm, "WORK", 0)
+    monkeypatch.setattr(emit_llvm, "SIGNAL_CYCLES", 0)
     monkeypatch.setattr(numbers, "looks_for_signals", lambda _loop: True)
     found = jit(vmap(lambda c: escape(c)))(points)
     for a, b in zip(found, right, strict=True):

@@ -23,6 +23,7 @@ from fgrad.base.lazy_import import lazy_extension
 from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.library import blas_address, capsule_address
 from fgrad.compile.host.program import Callback
+from fgrad.compile.kernel.machine import ONE_THREAD_ROWS
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.text import element_type
 from fgrad.compile.tasks.routines import MESSAGES, SINGULAR
@@ -223,7 +224,7 @@ def build_step(
         message: of the LinAlgError that a failure is.
         size: the larger side of a matrix; OpenBLAS is kept to one thread for small ones.
     """
-    guards = blas_threads.imports() if size <= ONE_THREAD else {}
+    guards = blas_threads.imports() if size <= ONE_THREAD_ROWS else {}
     content = f"lapack {name} {spec} {bool(guards)} {body.flagged}"
     strides = [*strides, 1] if body.flagged else strides
     note = failure(message)
@@ -280,9 +281,6 @@ def routine_address(name: str) -> int:
     if name[1:] in _LAPACK:
         return capsule_address(cython_lapack, name)
     return blas_address(name)
-
-
-ONE_THREAD = 640  # rows and columns up to which the barriers of threads cost more than they gain
 
 
 def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:

@@ -31,7 +31,7 @@ from fgrad.compile.cpu.lapack import (
     routine_address,
     triangular_solve,
 )
-from fgrad.compile.kernel.machine import LAPACK_CYCLES
+from fgrad.compile.kernel.machine import LAPACK_CYCLES, LAPACK_CYCLES_OVER_N3
 from fgrad.ops.complex import real_dtype
 
 # Where a routine returns the size of its workspace.
@@ -208,19 +208,12 @@ def _order(b: Body, pivots: str, order: str, m: int, k: int) -> None:
     b.end(loop, k)
 
 
-# Cycles per n^3 of an n x n matrix; small matrices spend most of them on overhead.
-_CUBES = {
-    "cholesky": 0.5, "factor": 0.7, "lu": 0.7, "qr": 2.0, "eigvalsh": 5.0, "eigh": 14.0,
-    "svdvals": 8.0, "svd": 25.0,
-}  # fmt: skip
-
-
 def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: object) -> float:
     """The cost of a stack of matrices, for splitting it among threads."""
     if name in ("noted", "flags", "pivots_order", "checked", "in_range"):
         return 0.0
     size = max(n, m)
-    each = _CUBES.get(name, 0.5 * k / size) * size**3
+    each = LAPACK_CYCLES_OVER_N3.get(name, 0.5 * k / size) * size**3
     return batch * (each + LAPACK_CYCLES)
 
 

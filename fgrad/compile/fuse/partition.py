@@ -27,7 +27,6 @@ from fgrad.compile.fuse.parts import (
     OTHER,
     PRODUCT_COST,
     ROW,
-    ROW_LIMIT,
     SAME,
     Leaf,
     Nest,
@@ -41,6 +40,7 @@ from fgrad.compile.fuse.parts import (
     shrinks,
     stripped,
 )
+from fgrad.compile.kernel.machine import WALKED_TWICE
 from fgrad.compile.lower.nest import NESTS
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.lower.sort import is_position
@@ -356,7 +356,7 @@ class _Fuser:
 
     def _row_reader(self, nest: Nest, leaf: Leaf, size: int) -> str | None:
         """A full-size reader of a row value: it walks the row again."""
-        fits = size == math.prod(nest.domain) and nest.inner() <= ROW_LIMIT
+        fits = size == math.prod(nest.domain) and nest.inner() <= WALKED_TWICE
         return SAME if fits and not self.p.sums_elsewhere(nest) else None
 
     def _agree(

@@ -31,7 +31,6 @@ PIECE_COST = 64  # a long row of them keeps the processor from running iteration
 NEAR_PIECE = 32  # where arrays stay in the nearest cache between kernels
 MAX_LEAVES = 12  # sources of one virtual value
 PRODUCT_COST = 8  # of what is computed with each element of a product: it is written out often
-ROW_LIMIT = 1 << 15  # elements of a row that is walked more than once
 
 SAME, ROW, OTHER = "same", "row", "other"
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from fgrad.compile.host.threads import pool_address, share_address
-from fgrad.compile.kernel.machine import CHUNK_CYCLES, SHARED_CYCLES
+from fgrad.compile.kernel.machine import CHUNK_CYCLES, SHARED_CYCLES, WALKED_CYCLES
 from fgrad.compile.llvm.interrupts import CELLS, DECLARATIONS, POLL, is_stopped, keep
 from fgrad.compile.llvm.runtime import Source, build, raise_kept
 from fgrad.config import config
@@ -110,8 +110,7 @@ Step: TypeAlias = Call | Share | PointAt | Advance | Swap | Copy | Fill | Repeat
 
 (_END, _CALL, _SHARE, _PLACE, _ADVANCE, _SWAP, _COPY) = range(7)
 (_FILL, _SET, _COUNT, _JUMP, _UNLESS, _SWITCH) = range(7, 13)
-WALKED_STEPS = 1_000  # a first run of more steps is left to the interpreter, and so is one of
-WALKED_CYCLES = 30_000_000  # kernels that are worth several threads and take longer than this
+WALKED_STEPS = 1_000  # of a first run that Python walks; more are left to the interpreter
 TURNS = 8  # of loops between two looks for signals: 1 takes 30 ns
 _LOOPS = (Repeat, While, Branch)
 _HEADER = 4  # slots, given slots, counters, longest buffer list

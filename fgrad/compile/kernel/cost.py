@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from fgrad.compile.kernel.ir import Kernel, Load, Loop, Op, Statement, Store, Update
-from fgrad.compile.kernel.machine import CLOSE_STRIDE, WHILE_TURNS
+from fgrad.compile.kernel.machine import (
+    CLOSE_STRIDE,
+    DIVISION_CYCLES,
+    GATHER_CYCLES,
+    LONG_LOOP_CYCLES,
+    LONG_OPERATION,
+    WHILE_TURNS,
+)
 from fgrad.compile.kernel.rewrite import Body, stride_of
 from fgrad.compile.kernel.scalar import SCALAR_OPS
 
-LONG_LOOP = 1 << 18  # cycles from which a loop looks for signals
 _SLOW = {"div", "sqrt", "remainder", "floor_divide", "fmod"}
 _CHEAP = _SLOW | {"muladd", "floor", "ceil", "rint", "trunc", "copysign", "nextafter"}
-_CYCLES = {name: 5.0 if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
-    name: 20.0
+_CYCLES = {name: DIVISION_CYCLES if name in _SLOW else 1.0 for name in SCALAR_OPS} | {
+    name: LONG_OPERATION
     for name, row in SCALAR_OPS.items()
     if name == "pow" or (row.kinds == "f" and row.result == "same" and name not in _CHEAP)
 }
@@ -40,7 +46,7 @@ def looks_for_signals(loop: Loop) -> bool:
     """Whether a loop may run long: without end, or in order for many cycles; and one around it."""
     if loop.kind == "while" or any([isinstance(s, Loop) and _in_order(s) for s in loop.body]):
         return True
-    return loop.kind == "serial" and loop.extent * turn_cost(loop) > LONG_LOOP
+    return loop.kind == "serial" and loop.extent * turn_cost(loop) > LONG_LOOP_CYCLES
 
 
 def _in_order(loop: Loop) -> bool:
@@ -57,7 +63,7 @@ def vector_cost(body: Body, axis: str, lanes: int) -> float:
             indirect = s.gather if isinstance(s, Load) else s.scatter
             stride = abs(stride_of(s.index, axis))
             contiguous = stride <= 1 and not indirect
-            apart = 1.5 * (stride if stride <= CLOSE_STRIDE and not indirect else lanes)
+            apart = GATHER_CYCLES * (stride if stride <= CLOSE_STRIDE and not indirect else lanes)
             cost += (1 if stride else 0.5) if contiguous else apart
         else:
             cost += weight(s)

@@ -14,12 +14,15 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from fgrad.compile.kernel.affine import row_major
-from fgrad.compile.kernel.machine import L2_PART_BYTES, VECTOR_BYTES
+from fgrad.compile.kernel.machine import (
+    L2_PART_BYTES,
+    PRODUCTS_PER_CALL,
+    PRODUCTS_WORTH_A_KERNEL,
+    VECTOR_BYTES,
+)
 from fgrad.compile.products.views import Layout, collapsed, view_of
 from fgrad.ir.program import Eqn, Var
 from fgrad.ops import primitives as prims
-
-TINY = 4096  # multiplications of one matrix product up to which loops beat a call
 
 _Axes: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...]]"  # of the first operand, the second
 
@@ -97,7 +100,8 @@ def wants_library(eqn: Eqn) -> bool:
     work = p.m * p.n * p.k
     if eqn.inputs[0].aval.dtype.name not in ("float32", "float64") or p.k <= 1:
         return False
-    return work > TINY and (p.batch == 1 or min(p.m, p.n) > 1 or work > 8 * TINY)
+    calls = work / PRODUCTS_PER_CALL
+    return calls > 1 and (p.batch == 1 or min(p.m, p.n) > 1 or calls > 8)
 
 
 def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
@@ -110,17 +114,14 @@ def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
     vectors = -(-p.n * size // VECTOR_BYTES)
     filled = 8 * p.n * size >= 7 * vectors * VECTOR_BYTES
     many = p.batch >= MANY and filled and p.k * p.n * size <= L2_PART_BYTES
-    return (few or many) and p.batch * p.m * p.n * p.k >= KERNEL_WORK
+    return (few or many) and p.batch * p.m * p.n * p.k >= PRODUCTS_WORTH_A_KERNEL
 
 
 MANY = 8  # matrices of a batch
 
 
 FEW_ROWS = 6
-
-FEW_BYTES = 48  # in a row of the result: three quarters of a vector
-
-KERNEL_WORK = 1 << 19
+FEW_BYTES = 3 * VECTOR_BYTES // 4  # in a row of the result
 
 
 def reads_windows(eqn: Eqn, defined: Mapping[Var, Eqn]) -> bool:

@@ -46,22 +46,18 @@ from fgrad.compile.schedule.order import (
     sink,
     sort_nests,
 )
-from fgrad.lower_cuda.emit.team_text import WARP
+from fgrad.lower_cuda.emit.machine import ACCESS_BYTES, MANY_ITEMS, MOST_THREADS, THREADS, WARP
 
 TILE = 32  # edge of a tile
 TILE_ROWS = 8  # rows of it that a block's threads run at a time
 LEAST_TILE = 16  # extents from which a tile pays
 MOST_CROSSED = 4  # loads that pass through shared memory
-BLOCK = 256  # threads of a block where nothing else decides
-MOST_THREADS = 1024  # that a block may have
-ACCESS_BYTES = 16  # the widest access to memory
 MOST_COPIES = 200  # statements of a body written once for each element of a vector
 LEAST_SHARED = 16  # iterations of an inner loop from which threads share it
 PER_LANE = 8  # elements that a thread of a team should have before the team grows
 MOST_TRIPS = 16  # groups of a lane that are written out one after the other
 MOST_WRITTEN = 512  # statements of these
 PRODUCT_TILE = 4  # neighbours of each of two axes that share their loads
-MANY_ITEMS = 1 << 15  # from which one thread for each keeps the machine busy
 
 Axes = tuple[tuple[str, int], ...]
 
@@ -276,7 +272,7 @@ def _team_size(longest: int, vector: int, items: int) -> int:
     """Threads of a team for loops of so many iterations: a power of two."""
     wanted = -(-longest // (PER_LANE * vector)) if items >= MOST_THREADS else -(-longest // vector)
     size = WARP
-    while size < wanted and size < (BLOCK if items >= MOST_THREADS else MOST_THREADS):
+    while size < wanted and size < (THREADS if items >= MOST_THREADS else MOST_THREADS):
         size *= 2
     return size
 
@@ -292,7 +288,7 @@ def _side_by_side(piece: Piece, items: int) -> Form:
     else:
         rows, vector = ("", 1), _thread_vector(piece)
     form = Form(piece.axes, items, 1, vector, 1, rows=rows)
-    return form._replace(per_block=BLOCK if form.groups > WARP * BLOCK else WARP * 2)
+    return form._replace(per_block=THREADS if form.groups > WARP * THREADS else WARP * 2)
 
 
 def _thread_vector(piece: Piece) -> int:

@@ -20,10 +20,8 @@ from fgrad.compile.llvm.text import memory_type
 from fgrad.compile.schedule.order import perfect_nest
 from fgrad.lower_cuda.emit.access import Axes, Home
 from fgrad.lower_cuda.emit.forms import Form, Piece, is_written_out, shared_loops, trips_of
+from fgrad.lower_cuda.emit.machine import SHARED_BYTES, THREAD_BYTES
 from fgrad.lower_cuda.emit.text import BodyText
-
-SHARED_BYTES = 40 << 10  # of a block; what reductions need comes on top
-THREAD_BYTES = 512  # of scratch memory that a thread keeps in registers
 
 Key = tuple[object, ...]
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad.lower_cuda.emit.team_text import WARP, Values, block_fold, warp_fold
+from fgrad.lower_cuda.emit.machine import WARP
+from fgrad.lower_cuda.emit.team_text import Values, block_fold, warp_fold
 from fgrad.lower_cuda.emit.text import BodyText
 
 _WARP_BARRIER = "llvm.nvvm.bar.warp.sync"

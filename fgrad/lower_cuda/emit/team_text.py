@@ -18,9 +18,9 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad.compile.llvm.text import element_type, memory_type
+from fgrad.lower_cuda.emit.machine import WARP
 from fgrad.lower_cuda.emit.text import BodyText
 
-WARP = 32
 Values: TypeAlias = "tuple[str, ...]"
 Combine: TypeAlias = "Callable[[BodyText, Values, Values], Values]"
 

@@ -19,11 +19,10 @@ from fgrad.compile.kernel.ir import Buffer, Kernel, Loop, Update
 from fgrad.compile.kernel.rewrite import Body, Lines, part_of
 from fgrad.compile.schedule.order import perfect_nest
 from fgrad.compile.schedule.split_steps import Parts, reduction_of
-from fgrad.lower_cuda.emit.forms import MOST_THREADS, Piece, ordered, runs_inside
+from fgrad.lower_cuda.emit.forms import Piece, ordered, runs_inside
+from fgrad.lower_cuda.emit.machine import MANY_BLOCKS, MANY_THREADS, MOST_THREADS
 
 LEAST_TERMS = 1 << 16  # of all items together, from which two kernels are better
-BLOCKS = 528  # that fill a large device: four for each multiprocessor
-THREADS = 1 << 16  # that do
 PART_OF_BLOCK = 1 << 12  # the least terms of a part that a block adds
 PART_OF_THREAD = 32  # and of one that a thread adds
 WHOLE = 8  # what the size of a part is a multiple of, so that it is read in whole vectors
@@ -47,9 +46,9 @@ def two_passes(piece: Piece) -> Passes | None:
     terms = math.prod([loop.extent for loop in nest])
     long = max(nest, key=lambda loop: loop.extent)
     if runs_inside(piece, [found.loop]):
-        count = min(BLOCKS // max(items, 1), terms // PART_OF_BLOCK, long.extent)
+        count = min(MANY_BLOCKS // max(items, 1), terms // PART_OF_BLOCK, long.extent)
     else:
-        count = min(THREADS // items, long.extent // PART_OF_THREAD, MOST_THREADS)
+        count = min(MANY_THREADS // items, long.extent // PART_OF_THREAD, MOST_THREADS)
     if items * terms < LEAST_TERMS or count < 2:
         return None
     size = long.extent // count

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fgrad.compile.llvm.text import element_type
 from fgrad.lower_cuda.emit.calls import Address, KernelCall
+from fgrad.lower_cuda.emit.machine import THREADS
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 from fgrad.lower_cuda.library.plan import Planner
 from fgrad.lower_cuda.library.products import (
@@ -28,7 +29,6 @@ from fgrad.lower_cuda.library.products import (
 
 TILE = 64  # rows and columns of C in a block
 DEPTH = 8  # of the tiles of A and B
-THREADS = 256
 OWN = 4  # rows and columns of C in a thread
 PITCH = TILE + 4  # elements from row to row in shared memory: fewer conflicts, and aligned
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from fgrad.compile.llvm.text import element_type
 from fgrad.lower_cuda.emit.calls import Address
+from fgrad.lower_cuda.emit.machine import THREADS
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
-from fgrad.lower_cuda.library.plan import THREADS, Planner, real_dtype
+from fgrad.lower_cuda.library.plan import Planner, real_dtype
 
 TILE = 32  # rows and columns that a block transposes
 _ROWS = 8  # threads of a block along y

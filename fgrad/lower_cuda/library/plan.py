@@ -20,10 +20,9 @@ from fgrad.lower_cuda.emit.calls import (
     KernelCall,
     Number,
 )
+from fgrad.lower_cuda.emit.machine import THREADS
 from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library.functions import Cells, Functions, functions
-
-THREADS = 256
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:

@@ -19,11 +19,11 @@ import numpy as np
 from fgrad.compile.llvm.text import INFINITY
 from fgrad.compile.tasks.routines import RowSearch, RowSort, RowTop
 from fgrad.lower_cuda.emit.calls import Address, Call, Calls, KernelCall
+from fgrad.lower_cuda.emit.machine import THREADS
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 
 CHUNK = 4096  # pairs that fit into 48 KB of shared memory, whatever their keys
 SMALL = 1024  # pairs that a block sorts where rows are short
-THREADS = 256
 LAST = 2**31 - 1  # the place of what only fills a chunk
 
 

@@ -20,13 +20,12 @@ from fgrad.compile.kernel.rewrite import neutral
 from fgrad.compile.llvm.text import FunctionText, element_type, literal
 from fgrad.compile.tasks.routines import RowWalk
 from fgrad.lower_cuda.emit.calls import Address, Calls, KernelCall
+from fgrad.lower_cuda.emit.machine import MANY_TEAMS, THREADS
 from fgrad.lower_cuda.emit.scalar_cuda import SCALAR_CUDA
 from fgrad.lower_cuda.emit.team_text import Values, block_fold, block_scan
 from fgrad.lower_cuda.emit.text import BodyText, Pointer
 
 SHORT = 1024  # columns up to which a row is a warp's
-THREADS = 256  # of a block, and of the team of a long row
-TEAMS = 256  # that keep the machine busy: fewer rows are cut into strips
 STRIP = 4096  # the least columns of a strip
 TILE = 64  # columns that `ordered` has in shared memory
 
@@ -44,7 +43,7 @@ class Team(NamedTuple):
 def team_of(rows: int, columns: int) -> Team:
     """The team for rows of this length."""
     threads = 32 if columns <= SHORT else THREADS
-    strips = min(columns // STRIP, TEAMS // max(rows, 1))
+    strips = min(columns // STRIP, MANY_TEAMS // max(rows, 1))
     if strips < 2:
         return Team(threads, 1, columns)
     chunk = 4 * threads

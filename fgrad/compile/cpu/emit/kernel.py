@@ -60,13 +60,18 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.machine import LONG_OPERATION, SHORT_BODY, STACK_BYTES, VECTOR_BYTES
+from fgrad.compile.kernel.machine import (
+    LONG_OPERATION,
+    SHORT_BODY,
+    SIGNAL_CYCLES,
+    STACK_BYTES,
+    VECTOR_BYTES,
+)
 from fgrad.compile.kernel.rewrite import is_tile, walk
 from fgrad.compile.llvm.interrupts import DECLARATIONS, asked_in_a_loop
 from fgrad.compile.llvm.text import constant, element_type, lane_type, literal, memory_type
 
 FILLED = 1 << 11  # bytes of scratch memory that has numbers from the start
-WORK = 1 << 21  # cycles, or so, between two looks for signals
 
 
 class Range(NamedTuple):
@@ -156,7 +161,7 @@ class KernelEmitter:
         function.lines.append(f"  {SPARE} = alloca <{SPARE_BYTES} x i8>, align 8")
         if self.turns:
             self.work = function.emit("alloca [1 x i64], align 8")
-            function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
+            function.line(f"store i64 {SIGNAL_CYCLES}, ptr {self.work}, align 8")
         frame.expanded = lane_copies(self.kernel)
         slot = 0
         for buffer in self.kernel.buffers:
@@ -458,7 +463,7 @@ class KernelEmitter:
         function.line(f"br i1 {spent}, label %{look}, label %{on}, !prof !0")
         function.label(look)
         told = function.emit(asked_in_a_loop())
-        function.line(f"store i64 {WORK}, ptr {self.work}, align 8")
+        function.line(f"store i64 {SIGNAL_CYCLES}, ptr {self.work}, align 8")
         stop = function.emit(f"icmp ne i64 {told}, 0")
         function.line(f"br i1 {stop}, label %stopped, label %{on}")
         function.label(on)

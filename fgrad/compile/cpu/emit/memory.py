@@ -17,14 +17,13 @@ import numpy as np
 from fgrad.compile.cpu.emit.frame import BOOL, Address, Frame, Scope, Value, intrinsic_suffix
 from fgrad.compile.cpu.emit.numbers import NotShared, Register
 from fgrad.compile.cpu.emit.tails import (
-    MASKED_BYTES,
     load_tail,
     store_apart,
     store_pieces,
     store_tail,
 )
 from fgrad.compile.kernel.ir import Load, Store
-from fgrad.compile.kernel.machine import CLOSE_STRIDE
+from fgrad.compile.kernel.machine import CLOSE_STRIDE, MASKED_BYTES
 from fgrad.compile.llvm.text import constant, lane_type, memory_lanes, memory_type
 
 # Terms of an address that are values, and their strides.

@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from fgrad.compile.cpu.emit.frame import Frame
+from fgrad.compile.kernel.machine import MASKED_BYTES
 from fgrad.compile.llvm.text import memory_lanes, memory_type
-
-MASKED_BYTES = 4  # the smallest elements that AVX2 can store by a mask
 
 
 def store_pieces(frame: Frame, text: str, pointer: str, live: int, dtype: np.dtype) -> None:

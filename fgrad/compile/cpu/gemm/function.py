@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from fgrad.compile.cpu.gemm.micro import (
-    KC_BYTES,
     TABLE,
     VECTORS,
     Tiling,
@@ -27,10 +26,11 @@ from fgrad.compile.cpu.gemm.micro import (
     next_tile,
 )
 from fgrad.compile.cpu.gemm.pack import emit_ahead, emit_lines, emit_merge, emit_panels, emit_turn
+from fgrad.compile.kernel.machine import LINE_BYTES, PRODUCT_ROW_BYTES
 from fgrad.compile.llvm.structured import Routine
 from fgrad.compile.llvm.text import element_type, literal
 
-_LINE = KC_BYTES + 64  # bytes from one row of a copy of A to the next: other cache sets
+_LINE = PRODUCT_ROW_BYTES + LINE_BYTES  # between rows of a copy of A: on other cache sets
 
 
 class Layout(NamedTuple):

@@ -14,15 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.compile.kernel.machine import MEMORY_STEPS, PREFETCHED_STEPS, PRODUCT_ROW_BYTES
 from fgrad.compile.llvm.structured import Routine
 from fgrad.compile.llvm.text import element_type, lane_type
 
 VECTORS = 2  # of a row of B, in a tile
-KC_BYTES = (
-    2048  # of a row of A that a tile goes through at once: 14 such rows fit into the L1 cache
-)
-AHEAD = 16  # steps of k from here to the row of B that is asked of memory in advance
-SHORT = 32  # steps of k that are over before memory answers
 TABLE = 64  # rows left from which the largest tile is always next
 _EDGE_COST = 0.75  # of a tile, in rows
 _LEAST_COST = 4  # fewer rows wait for their own sums
@@ -43,7 +39,7 @@ class Tiling(NamedTuple):
     @property
     def depth(self) -> int:
         """The most steps of k that a tile goes through at once."""
-        return KC_BYTES // self.dtype.itemsize
+        return PRODUCT_ROW_BYTES // self.dtype.itemsize
 
     @property
     def lane_type(self) -> str:
@@ -99,7 +95,7 @@ def emit_tile(symbol: str, tiles: Tiling, rows: int, vectors: int) -> tuple[str,
         [code.variable(tiles.lane_type, "zeroinitializer") for _ in range(vectors)]
         for _ in range(rows)
     ]
-    with code.when(code.compare("sgt", "i64", "%depth", SHORT)):
+    with code.when(code.compare("sgt", "i64", "%depth", MEMORY_STEPS)):
         place = "%c"
         for _ in range(rows):
             prefetch(code, place, vectors * tiles.lanes * tiles.dtype.itemsize)
@@ -124,7 +120,7 @@ def _sum_products(code: Routine, tiles: Tiling, sums: list[list[str]]) -> None:
     for odd in range(3, len(sums), 2):
         multiples[odd] = code.op("mul", "i64", "%a_row", odd)
     kind, element, size = tiles.lane_type, element_type(tiles.dtype), tiles.dtype.itemsize
-    ahead = code.op("mul", "i64", "%b_step", AHEAD)
+    ahead = code.op("mul", "i64", "%b_step", PREFETCHED_STEPS)
     at_a, at_b = code.variable("ptr", "%a"), code.variable("ptr", "%b")
     with code.count(0, "%depth"):
         a, b = code.get(at_a), code.get(at_b)

@@ -22,6 +22,7 @@ from fgrad.compile.cpu.gemm.micro import (
     masked_store,
     prefetch,
 )
+from fgrad.compile.kernel.machine import PREFETCHED_LINES
 from fgrad.compile.llvm.structured import Routine
 
 SQUARE = 8  # lanes of the vectors that are turned: 16 take three times as long to compile
@@ -56,7 +57,6 @@ def emit_lines(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
 
 
 PANELS = "ptr %to, i64 %to_panel, ptr %from, i64 %from_line, i64 %depth, i64 %width"
-AHEAD = 8  # lines from here to what is asked of memory in advance
 
 
 def emit_panels(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
@@ -67,7 +67,7 @@ def emit_panels(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
     whole = code.op("sub", "i64", "%width", rest)
     is_part = code.compare("ne", "i64", rest, 0)
     masks = [first_lanes(code, tiles, rest, v) for v in range(VECTORS)]
-    ahead = code.op("mul", "i64", "%from_line", AHEAD)
+    ahead = code.op("mul", "i64", "%from_line", PREFETCHED_LINES)
     with code.count(0, "%depth") as line:
         source = code.at("%from", code.op("mul", "i64", line, "%from_line"), "i8")
         place = code.variable(

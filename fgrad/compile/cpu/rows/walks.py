@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fgrad.compile.kernel.machine import VECTOR_BYTES
+from fgrad.compile.kernel.machine import MASKED_BYTES, VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import neutral
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
@@ -24,7 +24,6 @@ from fgrad.compile.llvm.text import constant, element_type, lane_type, memory_ty
 from fgrad.compile.llvm.vector.scalar_llvm import SCALAR_LLVM
 from fgrad.compile.tasks.routines import RowWalk
 
-MASKED_BYTES = 4  # the smallest elements that AVX2 can load and store by a mask
 SHORT_ROW = 64  # columns of many rows below which a mask that is known is worth code of its own
 CHAINS = 4  # vectors of extrema, so that comparisons need not wait for each other
 
