@@ -9,7 +9,7 @@ import dataclasses
 import math
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -112,19 +112,18 @@ def if_under_jit() -> Any:
             return y
         return -y
 
-    return fgrad.jit(f, capture=False)(X)
+    return fgrad.jit(f)(X)
 
 
 def if_in_vmap() -> Any:
     def f(x: Any) -> Any:
         return x if x > 0 else -x
 
-    with fgrad.config.override(capture=False):
-        return fgrad.vmap(f)(X)
+    return fgrad.vmap(f)(X)
 
 
 def float_under_jit() -> Any:
-    return fgrad.jit(lambda x: float(x[0]), capture=False)(X)
+    return fgrad.jit(lambda x: float(x[0]))(X)
 
 
 def float_under_grad() -> Any:
@@ -146,7 +145,7 @@ def scipy_integral_under_grad() -> Any:
 
 
 def range_under_jit() -> Any:
-    return fgrad.jit(lambda n: sum(range(n)), capture=False)(3)
+    return fgrad.jit(lambda n: sum(range(n)))(3)
 
 
 def array_of_tracers() -> Any:
@@ -184,7 +183,7 @@ def store_into_numpy_array_under_jit() -> Any:
         y[0] = x
         return y.sum()
 
-    return fgrad.jit(f, capture=False)(2.0)
+    return fgrad.jit(f)(2.0)
 
 
 def shape_from_an_argument_of_jit() -> Any:
@@ -391,6 +390,13 @@ CASES = [
     and getattr(value, "__module__", "") == __name__
     and not name.startswith(("test", "_"))
 ]
+
+
+@pytest.fixture(autouse=True)
+def plain() -> Iterator[None]:
+    """Functions are traced as they are."""
+    with fgrad.config.override(capture=False):
+        yield
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)

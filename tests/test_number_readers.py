@@ -17,7 +17,7 @@ def test_the_survey_finds_what_is_lost() -> None:
     calls = {
         "right": lambda x: x * x,
         "zero": lambda x: 2.0 * int(3 * x),
-        "raised": lambda x: x * float(x),
+        "raised": lambda x: x * x.item(),
         "silent": lambda x: x * number_readers.fgrad.stop_gradient(x),
         "rough": lambda x: 1.0 if x > number_readers.X else 0.0,
     }

@@ -37,6 +37,23 @@ def is_either(out: Tracer, test: Tracer, old: Tracer, taken: bool) -> None:
     _link(out, [old], read, write)
 
 
+class Some(tuple[Tracer, ...]):
+    """The key of a view that is one of several arrays: these."""
+
+
+def roots_of(x: Tracer) -> list[Tracer]:
+    """The arrays at the ends of the chains of views of `x`."""
+    found, left = [], [x]
+    while left:
+        x = left.pop()
+        while isinstance(x.memory, View):
+            if isinstance(x.memory.key, Some):
+                left += x.memory.key[1:]
+            x = x.memory.base
+        found.append(x)
+    return found
+
+
 def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:
     """Let `out` be one of several arrays, or a part of them: nobody knows which."""
     if not isinstance(out, Tracer) or not olds:
@@ -49,7 +66,8 @@ def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:
 
 
 def _link(out: Tracer, olds: Sequence[Tracer], read: Any, write: Any) -> None:
-    out.memory = View(olds[0], read, write, lambda array: np.empty(array.shape, array.dtype))
+    shape, dtype = out.shape, out.dtype
+    out.memory = View(olds[0], read, write, lambda _: np.empty(shape, dtype), Some(olds))
     for old in olds:
         memory_of(root_of(old)).add(out)
 

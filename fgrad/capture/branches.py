@@ -316,21 +316,26 @@ def _chosen(
     """The results of the branch that is taken; the first is for False."""
     every: dict[Any, Any] = {}
     for branch in branches:
-        for x in branch.captured:
-            every.setdefault(_key(x), x)
+        for key, x in zip(_keys(branch.captured), branch.captured, strict=True):
+            every.setdefault(key, x)
     programs = [_taking(branch, every) for branch in branches]
     index = convert(test if test.dtype == bool else test != 0, INT64)
     return _switch(index, programs, [*every.values(), *roots])
 
 
-def _key(x: Any) -> Any:
-    return (id(x.builder), x.index) if isinstance(x, Tracer) else id(x)
+def _keys(captured: Sequence[Any]) -> list[Any]:
+    """What tells captured values apart; handles of one value are counted."""
+    found: list[Any] = []
+    for x in captured:
+        key = (id(x.builder), x.index) if isinstance(x, Tracer) else id(x)
+        found.append((key, len([k for k, _ in found if k == key])))
+    return found
 
 
 def _taking(branch: TracedProgram, every: dict[Any, Any]) -> Program:
     """A branch that takes all values that any branch captures."""
     program, count = branch.program, len(branch.captured)
-    own = dict(zip([_key(x) for x in branch.captured], program.inputs[:count], strict=True))
+    own = dict(zip(_keys(branch.captured), program.inputs[:count], strict=True))
     first = [own.get(key) or Var(_aval(x)) for key, x in every.items()]
     return program.replace(inputs=(*first, *program.inputs[count:]))
 

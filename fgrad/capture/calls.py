@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import math
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -22,8 +23,9 @@ from fgrad.capture.values import is_unknown
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import weakened
 from fgrad.trace import Tracer, innermost
-from fgrad.tracing.capturing import not_recorded
+from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import innermost_body
+from fgrad.tracing.readout import differentiator
 from fgrad.transforms.custom.callback import debug_callback
 
 Function = Callable[..., Any]
@@ -46,7 +48,7 @@ def float_(*args: Any) -> Any:
 
 def int_(*args: Any) -> Any:
     """`int`: towards zero."""
-    if len(args) == 1 and isinstance(args[0], Tracer) and args[0].dtype.kind == "f":
+    if len(args) == 1 and is_unknown(args[0]) and args[0].dtype.kind == "f":
         return _number(builtins.int, np.dtype(np.int64), (np.trunc(args[0]),))
     return _number(builtins.int, np.dtype(np.int64), args)
 
@@ -67,6 +69,8 @@ def _number(kind: type, dtype: np.dtype, args: tuple[Any, ...]) -> Any:
     if len(args) != 1 or not isinstance(args[0], Tracer):
         return kind(*args)
     x: Any = args[0]
+    if not is_unknown(x) and (kind in (builtins.int, builtins.bool) or differentiator(x) is None):
+        return kind(x)
     if x.size != 1:
         raise TypeError("only length-1 arrays can be converted to Python scalars")
     if x.dtype.kind == "c" and kind is not builtins.complex:
@@ -94,21 +98,16 @@ def of_dtype(kind: type) -> Function:
 
 
 def _largest(plain: Function, ufunc: Function) -> Function:
-    """`max` and `min`: `a if a > b else b` is their meaning, of numbers that are no NaN."""
+    """`max` and `min`: `b if b > a else a`, from the left."""
 
     def of(*args: Any, **kwargs: Any) -> Any:
-        if len(args) == 1 and isinstance(args[0], Tracer) and not kwargs:
-            if len(args[0].shape) != 1:
-                raise ValueError("The truth value of an array with more than one element is "
-                                 "ambiguous. Use a.any() or a.all()")  # fmt: skip
-            return ufunc.reduce(args[0])  # type: ignore[attr-defined]
         items = args if len(args) > 1 else tuple(args[0])
         if kwargs or not any([is_unknown(x) for x in items]):
             return plain(*args, **kwargs) if len(args) > 1 else plain(items, **kwargs)
         if any([np.shape(x) not in ((), (1,)) for x in items]):
             raise ValueError("The truth value of an array with more than one element is "
                              "ambiguous. Use a.any() or a.all()")  # fmt: skip
-        return functools.reduce(ufunc, items)
+        return functools.reduce(lambda a, b: np.where(ufunc(b, a), b, a), items)
 
     return of
 
@@ -157,10 +156,8 @@ def isinstance_(x: Any, kinds: Any) -> bool:
 
 
 def print_(*args: Any, **kwargs: Any) -> None:
-    """`print`: what is traced is printed when the program runs, and in each step of a loop."""
-    if kwargs.get("file") is not None or not (
-        innermost_body() is not None or any([is_unknown(x) for x in args])
-    ):
+    """`print`: when the program runs, in each step of a loop."""
+    if kwargs.get("file") is not None or not rolls():
         builtins.print(*args, **kwargs)
         return
 
@@ -168,6 +165,21 @@ def print_(*args: Any, **kwargs: Any) -> None:
         builtins.print(*xs, **kwargs)
 
     debug_callback(show, *args)
+
+
+def isscalar_(x: Any) -> bool:
+    """`np.isscalar`."""
+    return not (x.shape or x.memory is not None) if isinstance(x, Tracer) else np.isscalar(x)
+
+
+def type_(*args: Any) -> Any:
+    """`type`: what the value of a traced one would have."""
+    if len(args) != 1 or not isinstance(args[0], Tracer) or args[0].builder.what == "device":
+        return type(*args)
+    x = args[0]
+    if x.shape or x.memory is not None:
+        return np.ndarray
+    return type(x.dtype.type(0).item()) if x.weak else x.dtype.type
 
 
 def list_(*args: Any) -> Any:
@@ -287,6 +299,9 @@ def _is_other_dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any([x is not None and np.dtype(x).kind not in "biufcV" for x in found])
 
 
+FILLED = frozenset([getattr(np, name) for name in FROM_VALUES if name != "asarray"])
+
+
 def _values(name: str) -> Function:
     """What makes an array of numbers: a traced one if they are traced."""
     plain, traced = getattr(np, name), getattr(fnp, name)
@@ -298,11 +313,36 @@ def _values(name: str) -> Function:
     return make
 
 
-def lifted(x: Any) -> Any:
+def own(x: Any) -> Any:
     """A new plain array of which the function writes elements, as an array of the trace."""
     if type(x) is np.ndarray and innermost() is not None and x.dtype.kind in "biufc":
-        return fnp.array(x) if x.flags.owndata else x
+        return fnp.array(x)
     return x
+
+
+_NEW = frozenset({"copy", "astype", "flatten", "repeat"})  # methods that make new arrays
+
+
+def filling(function: Any) -> Function | None:
+    """The form of a function whose result is a new array that is to be filled; None if it may
+    give one that is there already."""
+    made = isinstance(function, np.ufunc) or _is_one_of(function, FILLED)
+    if type(function) is types.BuiltinMethodType and function.__name__ in _NEW:
+        made = type(function.__self__) is np.ndarray
+    if not made:
+        return None
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        return own(function(*args, **kwargs))
+
+    return make
+
+
+def _is_one_of(function: Any, functions: frozenset[Any]) -> bool:
+    try:
+        return function in functions
+    except TypeError:
+        return False
 
 
 def ndarray_(shape: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
@@ -316,9 +356,9 @@ def _table() -> dict[Any, Function]:
     table: dict[Any, Function] = {
         range: iteration.range_, enumerate: iteration.enumerate_, zip: iteration.zip_,
         reversed: iteration.reversed_, float: float_, int: int_, bool: bool_, complex: complex_,
-        max: _largest(max, np.maximum), min: _largest(min, np.minimum), sum: sum_, any: any_,
+        max: _largest(max, np.greater), min: _largest(min, np.less), sum: sum_, any: any_,
         all: all_, isinstance: isinstance_, print: print_, list: list_, dict: dict_,
-        divmod: divmod_, round: round_, np.ndarray: ndarray_,
+        np.isscalar: isscalar_, type: type_, divmod: divmod_, round: round_, np.ndarray: ndarray_,
     }  # fmt: skip
     table |= {getattr(np, name): _buffer(name) for name in BUFFERS}
     table |= {getattr(np, name): _values(name) for name in FROM_VALUES}

@@ -13,12 +13,14 @@ from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 from fgrad.base.source import USERS, owner_of
-from fgrad.capture.calls import CHANGING, TABLE, refuse_random
+from fgrad.capture.calls import CHANGING, TABLE, filling, refuse_random
 from fgrad.capture.elements import changes
 from fgrad.capture.expressions import CAPTURE
+from fgrad.capture.light import light_code
 from fgrad.capture.rewrite import converted_code
 from fgrad.capture.source import Unconvertible
 from fgrad.trace import Tracer, innermost
+from fgrad.tracing.capturing import rolls
 from fgrad.tracing.thread_state import THREAD
 
 OPERATORS = SimpleNamespace()  # what rewritten code calls; filled by `operators.py`
@@ -34,40 +36,71 @@ class Known:
         self.code, self.made, self.why = code, made, why
 
 
-_KNOWN: dict[int, Known] = {}  # by the identity of the code, which `Known` keeps
+_KNOWN: dict[tuple[int, bool], Known] = {}  # by the identity of the code, which `Known` keeps
 
 
-def known_of(fun: FunctionType) -> Known:
-    """What became of a function's code."""
+def known_of(fun: FunctionType, light: bool = False) -> Known:
+    """What became of a function's code, where calls alone are rewritten or all."""
     code = fun.__code__
-    found = _KNOWN.get(id(code))
+    found = _KNOWN.get((id(code), light))
     if found is None:
         try:
-            found = Known(code, converted_code(fun), "")
+            found = Known(code, light_code(fun) if light else converted_code(fun), "")
         except Unconvertible as reason:
             found = Known(code, None, str(reason))
         if len(_KNOWN) >= MOST_CODES:
             _KNOWN.clear()
-        _KNOWN[id(code)] = found
+        _KNOWN[id(code), light] = found
     return found
 
 
-def converted(fun: FunctionType) -> FunctionType:
+def converted(fun: FunctionType, light: bool = False) -> FunctionType:
     """The rewritten form of a function; itself where it stays as it is."""
     code = fun.__code__
     if CAPTURE in code.co_freevars or owner_of(code.co_filename) != USERS:
         return fun
-    made = known_of(fun).made
+    made = known_of(fun, light).made
     if made is None:
         return fun
-    THREAD.state.rewritten = True
+    if not light:
+        THREAD.state.rewritten = True
     cells = dict(zip(code.co_freevars, fun.__closure__ or (), strict=True))
-    cells[CAPTURE] = types.CellType(OPERATORS)
+    cells[CAPTURE] = _CELL
     closure = tuple([cells[name] for name in made.co_freevars])
     new = FunctionType(made, fun.__globals__, fun.__name__, fun.__defaults__, closure)
     new.__kwdefaults__ = fun.__kwdefaults__
     new.__qualname__, new.__module__, new.__doc__ = fun.__qualname__, fun.__module__, fun.__doc__
     return new
+
+
+_CELL = types.CellType(OPERATORS)
+
+
+def light(fun: Any) -> Callable[..., Any]:
+    """What is called in place of `fun` where calls alone are rewritten."""
+    kind = type(fun)
+    if kind is FunctionType:
+        found = TABLE.get(fun)
+        return converted(fun, True) if found is None or innermost() is None else found
+    if kind is types.MethodType:
+        return _method(fun, True)
+    try:
+        found = TABLE.get(fun)
+    except TypeError:  # it cannot be hashed
+        return fun
+    if found is not None:
+        return fun if innermost() is None else found
+    if kind is functools.partial:
+        return functools.partial(light(fun.func), *fun.args, **fun.keywords)
+    return fun if isinstance(fun, type) else _object(fun, True)
+
+
+def filled(fun: Any) -> Callable[..., Any]:
+    """What is called in place of `fun`, whose result is written into."""
+    found = None if innermost() is None else filling(fun)
+    if found is not None:
+        return found
+    return called(fun) if rolls() else light(fun)
 
 
 def called(fun: Any) -> Callable[..., Any]:
@@ -76,7 +109,7 @@ def called(fun: Any) -> Callable[..., Any]:
         return fun
     kind = type(fun)
     if kind is FunctionType:
-        return converted(fun)
+        return TABLE.get(fun) or converted(fun)
     if kind is types.MethodType:
         return _method(fun)
     if kind is types.BuiltinMethodType and not isinstance(fun.__self__, types.ModuleType):
@@ -92,20 +125,20 @@ def called(fun: Any) -> Callable[..., Any]:
     return fun if isinstance(fun, type) else _object(fun)
 
 
-def _object(fun: Any) -> Callable[..., Any]:
+def _object(fun: Any, light: bool = False) -> Callable[..., Any]:
     """An object of the user's that is called."""
     found = [vars(owner)["__call__"] for owner in type(fun).__mro__ if "__call__" in vars(owner)]
     if found and type(found[0]) is FunctionType:
-        call = converted(found[0])
+        call = converted(found[0], light)
         return fun if call is found[0] else types.MethodType(call, fun)
     return fun
 
 
-def _method(method: Any) -> Callable[..., Any]:
+def _method(method: Any, light: bool = False) -> Callable[..., Any]:
     fun = method.__func__
     if type(fun) is not FunctionType:
         return method
-    new = converted(fun)
+    new = converted(fun, light)
     return method if new is fun else types.MethodType(new, method.__self__)
 
 

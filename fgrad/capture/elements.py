@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.capture.values import is_unknown
+from fgrad.capture.aliases import is_some
+from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import weakened
 from fgrad.trace import Tracer, concrete
@@ -94,8 +95,11 @@ def _listed(items: list[Any] | tuple[Any, ...], index: Any) -> Any:
     if len({np.shape(x) for x in items}) > 1 or (len(kinds) > 1 and kinds & {int, float, complex}):
         raise not_recorded("a list of unlike items is read at a traced place")
     traced = Tracer in kinds
-    whole = np.stack(list(items)) if traced else np.asarray(items)
+    whole: Any = np.stack(list(items)) if traced else np.asarray(items)
     out = whole[index] if traced else at(whole)[index].get()
+    if out.shape:  # it is one of them, and which one is not known
+        olds = [x for x in items if isinstance(x, Tracer)]
+        is_some(out, olds or [as_tracer(whole)], "the element of a list")
     return weakened(out) if kinds <= {int, float, complex} else out
 
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.source import USERS, owner_of
 from fgrad.tracing import capturing
@@ -32,52 +34,68 @@ _MADE = frozenset({
     "uint8", "uint16", "uint32", "uint64",
 })  # fmt: skip
 
-_plain: dict[int, tuple[CodeType, bool]] = {}
+_plain: dict[tuple[int, bool], tuple[CodeType, bool]] = {}
 
 
-def is_plain(fun: FunctionType) -> bool:
-    """Whether rewriting a function would change nothing: it has no jumps, makes no functions, and
-    reads nothing but familiar functions."""
+def is_plain(fun: FunctionType, light: bool) -> bool:
+    """Whether rewriting a function would change nothing: it has no jumps (which are left alone if
+    its calls alone are rewritten), and reads nothing but familiar functions."""
     code = fun.__code__
-    found = _plain.get(id(code))
+    found = _plain.get((id(code), light))
     if found is None:
         if len(_plain) > 4096:
             _plain.clear()
-        found = _plain[id(code)] = code, _is_plain(code, fun)
+        found = _plain[id(code), light] = code, _is_plain(code, fun, light)
     return found[1]
 
 
-def _is_plain(code: CodeType, fun: FunctionType) -> bool:
-    if not _JUMPS.isdisjoint(code.co_code[::2]):
+def _is_plain(code: CodeType, fun: FunctionType, light: bool) -> bool:
+    if code.co_freevars or any([isinstance(c, CodeType) for c in code.co_consts]):
         return False
-    if any([isinstance(c, CodeType) for c in code.co_consts]):
+    if not (light or _JUMPS.isdisjoint(code.co_code[::2])):
         return False
-    for name in code.co_names:
-        if name in _MADE:
-            return False
-        value = fun.__globals__.get(name, fun)
-        if value is fun:
-            if hasattr(builtins, name):
-                return False
-        elif callable(value) or isinstance(value, types.ModuleType):
-            owner = getattr(value, "__module__", None) or getattr(value, "__name__", "")
-            if str(owner).partition(".")[0] not in _FAMILIAR:
-                return False
-        elif not isinstance(value, (int, float, complex, str)) and hasattr(value, "__dict__"):
-            return False  # an object, whose methods may be the user's
-    return not code.co_freevars
+    return all([_is_familiar(name, fun.__globals__) for name in code.co_names])
+
+
+def _is_familiar(name: str, scope: dict[str, Any]) -> bool:
+    """Whether what a name may stand for is left alone: a function of a library, a number, a method
+    of arrays."""
+    if name in _MADE:
+        return False
+    value = scope.get(name, scope)
+    if value is scope:
+        return not hasattr(builtins, name)
+    if isinstance(value, (int, float, complex, str, np.ndarray)):
+        return True
+    if not (callable(value) or isinstance(value, types.ModuleType)):
+        return not hasattr(value, "__dict__")  # an object may have methods of the user's
+    owner = getattr(value, "__module__", None) or getattr(value, "__name__", "")
+    return str(owner).partition(".")[0] in _FAMILIAR
 
 
 def captured(fun: Callable[..., Any]) -> Callable[..., Any]:
     """The form of a user's function in the trace that is open."""
-    while type(fun) is functools.partial:
+    kind = type(fun)
+    if kind is functools.partial:
         return functools.partial(captured(fun.func), *fun.args, **fun.keywords)  # type: ignore[attr-defined]
-    inner = fun.__func__ if type(fun) is types.MethodType else fun
+    light = not rolls()
+    inner: Any = fun.__func__ if kind is types.MethodType else fun  # type: ignore[attr-defined]
     if type(inner) is not FunctionType:
-        return convert.captured(fun) if rolls() and not isinstance(fun, type) else fun
-    if owner_of(inner.__code__.co_filename) != USERS or is_plain(inner) or not rolls():
+        whole = isinstance(fun, type) or owner_of_class(kind) != USERS
+        return fun if whole else _rewritten(fun, light)
+    if owner_of(inner.__code__.co_filename) != USERS or is_plain(inner, light):
         return fun
-    return convert.captured(fun)
+    return _rewritten(fun, light)
+
+
+def _rewritten(fun: Any, light: bool) -> Callable[..., Any]:
+    return convert.light(fun) if light else convert.captured(fun)
+
+
+def owner_of_class(kind: type) -> int:
+    """Who wrote the function that runs where an object of a class is called."""
+    code = getattr(getattr(kind, "__call__", None), "__code__", None)  # noqa: B004
+    return -1 if code is None else owner_of(code.co_filename)
 
 
 capturing.captured.provide(captured)

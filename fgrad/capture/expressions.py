@@ -42,11 +42,13 @@ class Expressions(ast.NodeTransformer):
     Arguments:
         function: rewrites the functions that are defined in it.
         first: the name of the first parameter, for `super()`.
+        written: the names of arrays whose elements the function writes.
     """
 
-    def __init__(self, function: Rewrite, first: str | None) -> None:
-        self.function, self.first = function, first
-        self.globals: frozenset[str] = frozenset()
+    def __init__(
+        self, function: Rewrite, first: str | None, written: frozenset[str] = frozenset()
+    ) -> None:
+        self.function, self.first, self.written = function, first, written
 
     # Calls.
 
@@ -132,7 +134,7 @@ class Expressions(ast.NodeTransformer):
     # Statements that store.
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:
-        node.value = self.visit(node.value)
+        node.value = self._filled(node) if self._fills(node) else self.visit(node.value)
         if not any([_needs_operator(target) for target in node.targets]):
             node.targets = [self.visit(target) for target in node.targets]
             return node
@@ -142,6 +144,21 @@ class Expressions(ast.NodeTransformer):
         for target in node.targets:
             new += self._spread(target, load("value_"))
         return [placed(s, node) for s in new]  # type: ignore[misc]
+
+    def _fills(self, node: ast.Assign) -> bool:
+        """Whether a new array is bound to a name, and written later."""
+        target = node.targets[0]
+        fills = isinstance(target, ast.Name) and target.id in self.written
+        return fills and len(node.targets) == 1 and isinstance(node.value, (ast.Call, ast.BinOp))
+
+    def _filled(self, node: ast.Assign) -> ast.expr:
+        value = node.value
+        self.generic_visit(value)
+        if isinstance(value, ast.Call):
+            call = operator_call("filled", value.func)
+            value.func = placed(call, value.func)  # type: ignore[assignment]
+            return value
+        return placed(operator_call("own", value), value)  # type: ignore[return-value]
 
     def _spread(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         """Assign to a target, part by part from the left."""

@@ -9,6 +9,7 @@ that is traced.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
 from types import FunctionType
 from typing import Any
 
@@ -67,15 +68,16 @@ def for_(
         return
     cells = Cells(names, body)
     sole = cells.sole()
+    rolled = _Rolled(cells, sole, written, body, steps, stop)
     try:
-        done = _Rolled(cells, sole, written, body, steps, stop).run()
+        done = rolled.run()
     except Exception as error:
         if known is None or known > MOST_UNROLLED:
             raise
         note("unrolled", _why(error))
         done = False
     if not done:
-        _run_each(steps, stop, body, names)
+        _run_each(islice(steps, rolled.first, None), stop, body, names)
 
 
 def _why(error: Exception) -> str:
@@ -90,14 +92,20 @@ def _run_each(
     names: Sequence[str],
 ) -> None:
     """Step by step, as Python does."""
-    for item in items:
+    rest = iter(items)
+    while True:
         ended = False if stop is None else stop()
-        if not is_unknown(ended):
-            if ended:
-                break
+        unknown = is_unknown(ended)
+        if not unknown and ended:
+            return
+        try:
+            item = next(rest)
+        except StopIteration:
+            return
+        if unknown:
+            _run_unless(ended, body, item, names)
+        else:
             body(item)
-            continue
-        _run_unless(ended, body, item, names)
 
 
 def _run_unless(ended: Any, body: FunctionType, item: Any, names: Sequence[str]) -> None:
@@ -163,7 +171,7 @@ class _Rolled:
             raise
 
     def _attempts(self) -> bool:
-        plan = Plan(self.cells, self.guessed, not self.peels, self.sole)
+        plan = Plan(self.cells, self.guessed, self.sole)
         for _ in range(MOST_ATTEMPTS):
             try:
                 done = self._attempt(plan)
@@ -193,7 +201,8 @@ class _Rolled:
         roots = plan.roots
         self.body(self.steps.item(self.first))
         self.first += 1
-        return Plan(self.cells, roots, False, self.cells.sole())
+        self.start = self.cells.get()
+        return Plan(self.cells, roots, self.cells.sole())
 
     def _attempt(self, plan: Plan) -> bool:
         roots = plan.live_roots()
@@ -271,7 +280,8 @@ class _RolledWhile(_Rolled):
         if not is_unknown(again) and not again:
             raise not_recorded("it ends after its first steps")
         self.surely = self.peels = not is_unknown(again)
-        return Plan(self.cells, roots, not self.peels, self.cells.sole())
+        self.start = self.cells.get()
+        return Plan(self.cells, roots, self.cells.sole())
 
     def _attempt(self, plan: Plan) -> bool:
         roots = plan.live_roots()
@@ -485,7 +495,7 @@ def finish(
         if slot.name in outcome.outside:
             for leaf in parts_of(value).leaves:
                 if is_array(leaf):
-                    is_some(leaf, [outcome.outside[slot.name]], slot.name)
+                    is_some(leaf, outcome.outside[slot.name], slot.name)
     for root, out in zip(roots, results[count:], strict=True):
         if out is not root:
             write_all(root, out)

@@ -144,3 +144,16 @@ def own_nodes(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             left += list(ast.iter_child_nodes(node))
+
+
+def elements_written(body: Iterable[ast.stmt]) -> Names:
+    """The names of arrays whose elements a block writes."""
+    found = set()
+    for node in own_nodes(body):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            root: ast.expr = node
+            while isinstance(root, (ast.Subscript, ast.Attribute)):
+                root = root.value
+            if isinstance(root, ast.Name):
+                found.add(root.id)
+    return frozenset(found)

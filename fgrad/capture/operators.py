@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fgrad.capture import conditions, elements
 from fgrad.capture.branches import if_
-from fgrad.capture.convert import OPERATORS, called, captured
+from fgrad.capture.calls import own
+from fgrad.capture.convert import OPERATORS, called, captured, filled, light
 from fgrad.capture.loops import for_, while_
 
-OPERATORS.called = called
+OPERATORS.called, OPERATORS.light, OPERATORS.filled, OPERATORS.own = called, light, filled, own
 OPERATORS.for_, OPERATORS.while_, OPERATORS.if_ = for_, while_, if_
 OPERATORS.slice = slice
 for _name in ("both", "any_of", "not_", "either", "chained", "assert_"):
@@ -18,4 +19,4 @@ for _name in (
 ):  # fmt: skip
     setattr(OPERATORS, _name, getattr(elements, _name))
 
-__all__ = ["captured"]
+__all__ = ["captured", "light"]

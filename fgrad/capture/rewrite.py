@@ -14,12 +14,21 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Sequence
 from types import CodeType, FunctionType
 
 from fgrad.capture import jumps
 from fgrad.capture.expressions import CAPTURE, Expressions, later, load, operator_call
 from fgrad.capture.jumps import Block, at
-from fgrad.capture.names import NONE, Names, live, own_nodes, read_later, stored
+from fgrad.capture.names import (
+    NONE,
+    Names,
+    elements_written,
+    live,
+    own_nodes,
+    read_later,
+    stored,
+)
 from fgrad.capture.source import (
     Unconvertible,
     code_of,
@@ -92,7 +101,9 @@ class _Function:
         parameters = [*args.posonlyargs, *args.args, *args.kwonlyargs]
         parameters += [a for a in (args.vararg, args.kwarg) if a]
         first = (args.posonlyargs + args.args)[:1]
-        self.expressions = Expressions(_inner, first[0].arg if first else None)
+        self.expressions = Expressions(
+            _inner, first[0].arg if first else None, elements_written(node.body)
+        )
         body = jumps.without_returns(node.body, node)
         self.later = read_later(body)
         new, carried = self.block(body, NONE)
@@ -162,7 +173,7 @@ class _Function:
             load(other.name),
             _constant(bound & after),
             _constant(shared - after),
-            _constant(_written((*s.body, *s.orelse), bound)),
+            _constant(_written((*s.body, *s.orelse))),
         )
         return [then, other, *at([ast.Expr(call)], s)], shared
 
@@ -186,7 +197,7 @@ class _Function:
         shared = bound & head
         args = () if test is not None else (ITEM,)
         made = self.sub(f"body_{k}", body, head, shared, s, *args)
-        state = [load(made.name), _constant(shared), _constant(_written(body, bound))]
+        state = [load(made.name), _constant(shared), _constant(_written(body))]
         if test is not None:
             if any([isinstance(n, ast.NamedExpr) for n in own_nodes([test])]):
                 raise Unconvertible("`:=` stands in a condition")
@@ -244,19 +255,11 @@ def _at_head(body: Block, after: Names, test: ast.expr | None) -> Names:
     return live([loop], after)
 
 
-def _written(body: list[ast.stmt] | tuple[ast.stmt, ...], bound: Names) -> Names:
-    """The names of arrays from outside whose elements a block may write."""
-    found: set[str] = set()
-    for node in own_nodes(body):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            root: ast.expr = node
-            while isinstance(root, ast.Subscript):
-                root = root.value
-            if isinstance(root, ast.Name):
-                found.add(root.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            found.add(node.target.id)
-    return frozenset(found)
+def _written(body: Sequence[ast.stmt]) -> Names:
+    """The names of arrays that a block may write."""
+    nodes = [n for n in own_nodes(body) if isinstance(n, ast.AugAssign)]
+    changed = frozenset([n.target.id for n in nodes if isinstance(n.target, ast.Name)])
+    return elements_written(body) | changed
 
 
 def _constant(names: Names) -> ast.expr:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.capture.aliases import roots_of
 from fgrad.capture.values import (
     UNDEFINED,
     Parts,
@@ -32,6 +33,7 @@ from fgrad.capture.values import (
     parts_of,
     zeros,
 )
+from fgrad.errors import CaptureError
 from fgrad.ir.aval import Aval
 from fgrad.trace import Tracer
 from fgrad.tracing.assign import View, made_inside, root_of, writes_of
@@ -48,6 +50,14 @@ class Again(Exception):
 
 class Peel(Exception):
     """The first step must be taken alone; the text says why."""
+
+
+class Exchanged(CaptureError):
+    """Arrays change their names in a step, and are written."""
+
+    def __init__(self, why: str, rows: Any = ()) -> None:
+        card = not_recorded(why)
+        super().__init__(card.headline, rows or card.rows)
 
 
 class Cells:
@@ -149,7 +159,7 @@ class Outcome(NamedTuple):
     numbers: list[Any]
     values: list[Any]
     fresh: list[str]  # the variables that were not defined before
-    outside: dict[str, Tracer]  # those that are an array from outside, or a part of one
+    outside: dict[str, list[Tracer]]  # those that are arrays from outside, or parts of them
 
 
 class Plan:
@@ -158,14 +168,11 @@ class Plan:
     Arguments:
         cells: the variables that the body binds.
         guessed: arrays that it writes, as far as its text shows.
-        widens: whether a type may change after the first step, which is not taken alone.
         sole: the variables to whose first value nothing else refers.
     """
 
-    def __init__(
-        self, cells: Cells, guessed: Sequence[Any], widens: bool, sole: Collection[str]
-    ) -> None:
-        self.cells, self.widens, self.sole = cells, widens, sole
+    def __init__(self, cells: Cells, guessed: Sequence[Any], sole: Collection[str]) -> None:
+        self.cells, self.sole = cells, sole
         self.slots = [Slot(n, v) for n, v in zip(cells.names, cells.get(), strict=True)]
         self.fresh = [slot.name for slot in self.slots if slot.kind == NEW]
         self.learnt: list[Callable[[], None]] = []  # to be done outside of the trace
@@ -284,7 +291,7 @@ class Plan:
             if a.shape != b.shape:
                 raise Peel(f"{slot.name} changes its shape from {a.shape} to {b.shape}")
             if a != b:
-                both = _wider(old, a, b, self.widens)
+                both = _wider(old, a, b)
                 if both is None:
                     raise Peel(f"{slot.name} changes its dtype from {a.dtype} to {b.dtype}")
                 if both != a:
@@ -298,7 +305,7 @@ class Plan:
 
     def _check_aliases(
         self, body: Body, entered: Sequence[Any], after: Sequence[Any]
-    ) -> dict[str, Tracer]:
+    ) -> dict[str, list[Tracer]]:
         """Refuse arrays that have another name where one of them is written; the arrays from
         outside that variables are."""
         given, made = _arrays(self.slots, entered), _arrays(self.slots, after)
@@ -307,22 +314,34 @@ class Plan:
                 raise Peel(f"{name} is another name of an array that is written")
         written = [x for x in given if isinstance(x[1], Tracer) and writes_of(x[1])]
         roots = [root_of(x) for _, x in made if isinstance(x, Tracer)]
-        outside: dict[str, Tracer] = {}
+        outside: dict[str, list[Tracer]] = {}
         for name, x in made:
-            if isinstance(x, Tracer) and not any([x is y for _, y in given]):
-                root = root_of(x)
+            if not isinstance(x, Tracer) or any([x is y for _, y in given]):
+                continue
+            for root in roots_of(x):
                 if body.carries(root):
                     raise Peel(f"{name} is another name of an array that is written")
                 if root.builder is not body.builder and not made_inside(root, body.builder):
-                    outside[name] = root
+                    outside.setdefault(name, []).append(root)
         if len({id(root) for root in roots}) < len(roots):
             distinct = {id(x) for _, x in made}
             if len(distinct) == len(made) or written:
                 raise Peel(f"{made[0][0]} is another name of an array")
-        for name, _ in written:
-            if outside or name not in self.sole:
-                raise not_recorded(f"{name} is written and bound anew, and has another name")
+        shared = [slot.name for slot in self.slots if slot.name not in self.sole]
+        shared = [name for name, _ in given if name in shared and name not in self.fresh]
+        if written and (outside or shared):
+            raise Exchanged(f"{written[0][0]} is written and bound anew, and has another name")
+        if shared and any([any([x is y for _, y in given]) for _, x in made]):
+            outside |= self._exchanged(given, made)
         return outside
+
+    def _exchanged(
+        self, given: Sequence[tuple[str, Any]], made: Sequence[tuple[str, Any]]
+    ) -> dict[str, list[Tracer]]:
+        """The variables that are, after a step, what another one was before."""
+        starts = [x for _, x in _arrays(self.slots, self.starts()) if isinstance(x, Tracer)]
+        roots = [root_of(x) for x in starts]
+        return {name: roots for name, x in made if any([x is y for _, y in given])}
 
 
 def _arrays(slots: Sequence[Slot], values: Sequence[Any]) -> list[tuple[str, Any]]:
@@ -336,9 +355,9 @@ def _arrays(slots: Sequence[Slot], values: Sequence[Any]) -> list[tuple[str, Any
     ]
 
 
-def _wider(old: Any, a: Aval, b: Aval, widens: bool) -> Aval | None:
+def _wider(old: Any, a: Aval, b: Aval) -> Aval | None:
     """The type in which a number that changes its type can be carried exactly; or None."""
-    if not a.weak and not widens:
+    if not a.weak:
         return None
     dtype = b.dtype if a.weak and not b.weak else np.result_type(a.dtype, b.dtype)
     if b.weak and not a.weak:

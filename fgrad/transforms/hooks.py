@@ -20,6 +20,7 @@ from fgrad.ir import traits
 from fgrad.ir.primitive import NOT_LINEAR, Opaque, Primitive
 from fgrad.ops.elementwise import add
 from fgrad.trace import Value, bind
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.closure_capture import held
 from fgrad.transforms.core.wrap import as_value, function_name, named_like
 from fgrad.transforms.custom.function import line_of
@@ -216,11 +217,11 @@ def grad_wrt_tags(fun: Callable[P, PyTree]) -> Callable[P, dict[str, Value]]:
     def gradients(*args: PyTree, **kwargs: PyTree) -> dict[str, Value]:
         first = _Collector(None)
         with _collecting(first):
-            fun(*args, **kwargs)
+            user_form(fun)(*args, **kwargs)
 
         def perturbed(added: dict[str, Value]) -> PyTree:
             with _collecting(_Collector(added)):
-                return fun(*args, **kwargs)
+                return user_form(fun)(*args, **kwargs)
 
         return grad(perturbed)(first.found) if first.found else {}
 

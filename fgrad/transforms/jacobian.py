@@ -13,6 +13,7 @@ from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
 from fgrad.ops.shape import reshape, slice_
 from fgrad.trace import Value
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.dtypes import ascent, check_argument, check_direction, check_result
 from fgrad.transforms.core.linearize import apply_tangents, pull_tree, trace_linear
 from fgrad.transforms.core.wrap import (
@@ -189,7 +190,7 @@ def _restrict(
         whole = list(args)
         for i, x in zip(positions, part, strict=True):
             whole[i] = x
-        return fun(*whole, **kwargs)
+        return user_form(fun)(*whole, **kwargs)
 
     restricted.__name__ = function_name(fun)
     return [args[i] for i in positions], restricted

@@ -180,7 +180,7 @@ def _by_chunks(fun: Callable[..., PyTree], call: Mapped, out_axes: PyTree, lengt
             leaves[k] = x
         args, kwargs = tree.unflatten(call.treedef, leaves)
         try:
-            out = fun(*args, **kwargs)
+            out = user_form(fun)(*args, **kwargs)
         except ValueError as error:
             note_read_only(error, SHARED)
             raise

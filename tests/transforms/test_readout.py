@@ -10,7 +10,7 @@ import math
 import pickle
 import statistics
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -90,11 +90,18 @@ TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Any]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def plain() -> Iterator[None]:
+    """Functions are traced as they are."""
+    with fgrad.config.override(capture=False):
+        yield
+
+
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("reader", READERS)
 def test_a_number_that_would_lose_a_derivative_raises(reader: str, transform: str) -> None:
     kinds = (LostDerivativeError, TracedArrayError)
-    with fgrad.config.override(capture=False), pytest.raises(Exception) as found:
+    with pytest.raises(Exception) as found:
         TRANSFORMS[transform](READERS[reader])
     # struct drops the error that it met, and raises its own.
     assert reader == "struct" or any(isinstance(error, kinds) for error in chain(found.value))

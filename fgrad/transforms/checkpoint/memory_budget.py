@@ -26,6 +26,7 @@ from fgrad.ir.memory import bytes_of, is_view, live_bytes, peak_bytes
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ops.control import scan_p
 from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, run, trace
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.checkpoint.checkpoint import Saving, bind_checkpoint
@@ -83,7 +84,7 @@ def budgeted(fun: Callable[..., PyTree], memory: str | int) -> Callable[..., PyT
 
     def in_budget(*args: PyTree, **kwargs: PyTree) -> PyTree:
         if innermost() is None:
-            return fun(*args, **kwargs)
+            return user_form(fun)(*args, **kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
         where = [k for k, x in enumerate(leaves) if isinstance(x, (Tracer, np.ndarray, np.generic))]
         values = [as_value(leaves[k]) for k in where]
@@ -95,7 +96,7 @@ def budgeted(fun: Callable[..., PyTree], memory: str | int) -> Callable[..., PyT
                 whole[k] = x
             call_args, call_kwargs = tree.unflatten(in_tree, whole)
             watch = watched([*call_args, call_kwargs])
-            out = fun(*call_args, **call_kwargs)
+            out = user_form(fun)(*call_args, **call_kwargs)
             refuse_edits(f"grad({name})", watch, out)
             return out
 

@@ -17,6 +17,7 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Builder, Value, run
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.control.chunks import cut, map_chunks
 from fgrad.transforms.control.common import known_values
 from fgrad.transforms.core.closure_capture import settled
@@ -95,7 +96,7 @@ def sequential_vmap(fun: Callable[..., PyTree]) -> CustomVmap:
             given = [
                 index(next(each), (0,)) if b else x for x, b in zip(leaves, flags, strict=True)
             ]
-            outs, out_tree = tree.flatten(fun(*tree.unflatten(treedef, given)))
+            outs, out_tree = tree.flatten(user_form(fun)(*tree.unflatten(treedef, given)))
             trees.append(out_tree)
             return [batch_first(1, as_value(y), None) for y in outs]
 

@@ -1,0 +1,128 @@
+"""L5. Functions whose calls alone are rewritten, for traces that have values.
+
+At the prompt Python's control flow works as it is.  What does not is `np.zeros(n)`, into which
+traced values cannot be written, `np.array([a, b])`, `math.sin(x)` and the like: these are called
+through `capture_.light`.  Calls that cannot matter, such as `np.sin(x)`, are left alone, so that
+they cost nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import types
+from types import CodeType, FunctionType
+
+import numpy as np
+
+from fgrad.capture.calls import TABLE
+from fgrad.capture.expressions import CAPTURE, LEFT_ALONE, operator_call
+from fgrad.capture.names import elements_written, own_nodes
+from fgrad.capture.rewrite import renamed
+from fgrad.capture.source import Unconvertible, code_of, function_of, node_of, placed
+
+_METHODS = frozenset(dir(np.ndarray)) | {"at"}
+_FAMILIAR = frozenset({"numpy", "scipy", "fgrad"})
+
+
+def light_code(fun: FunctionType) -> CodeType | None:
+    """The code of a function with other calls; None if there are none.
+
+    Raises:
+        Unconvertible: its source is not known.
+    """
+    node = copy.deepcopy(function_of(node_of(fun)))
+    if any([isinstance(n, (ast.Await, ast.AsyncFor)) for n in own_nodes(node.body)]):
+        raise Unconvertible("it is a coroutine")
+    calls = _Calls(fun, elements_written(node.body))
+    node.body = [calls.visit(s) for s in node.body]
+    if not calls.count:
+        return None
+    made = code_of(ast.fix_missing_locations(node), fun.__code__, CAPTURE)
+    return None if made is None else renamed(made, fun.__code__)
+
+
+class _Calls(ast.NodeTransformer):
+    """Rewrites calls that may matter; functions that are made here are rewritten when called."""
+
+    def __init__(self, fun: FunctionType, written: frozenset[str]) -> None:
+        self.scope, self.local = fun.__globals__, frozenset(fun.__code__.co_varnames)
+        self.written, self.count = written, 0
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        return node
+
+    visit_ClassDef = visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        target, value = node.targets[0], node.value
+        fills = isinstance(target, ast.Name) and target.id in self.written
+        if fills and len(node.targets) == 1 and isinstance(value, (ast.Call, ast.BinOp)):
+            self.generic_visit(value)
+            self.count += 1
+            if isinstance(value, ast.Call):
+                value.func = _operator("filled", value.func)
+            else:
+                node.value = _operator("own", value)
+            return node
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if self._matters(node.func):
+            self.count += 1
+            node.func = _operator("light", node.func)
+        return node
+
+    def _matters(self, called: ast.expr) -> bool:
+        if isinstance(called, ast.Name):
+            if called.id in LEFT_ALONE:
+                return False
+            found = self.scope.get(called.id, self)
+            if called.id in self.local or found is self:
+                return called.id not in _HARMLESS
+            return not _is_familiar(found)
+        if not isinstance(called, ast.Attribute):
+            return True
+        owner = called.value
+        if isinstance(owner, ast.Name) and owner.id not in self.local:
+            module = self.scope.get(owner.id)
+            if isinstance(module, types.ModuleType):
+                return not _is_familiar(getattr(module, called.attr, None))
+        if _is_module_path(owner, self.scope):
+            return False
+        return called.attr not in _METHODS
+
+
+_HARMLESS = frozenset({
+    "len", "range", "enumerate", "zip", "reversed", "tuple", "abs", "slice", "type", "getattr",
+    "hasattr", "callable", "id", "repr", "str", "next", "iter", "sorted", "print", "ValueError",
+    "TypeError",
+})  # fmt: skip
+
+
+def _is_familiar(function: object) -> bool:
+    """Whether a function does at the prompt what it should."""
+    try:
+        if function in TABLE:
+            return False
+    except TypeError:
+        return False
+    module = getattr(function, "__module__", None) or ""
+    return isinstance(function, np.ufunc) or str(module).partition(".")[0] in _FAMILIAR
+
+
+def _is_module_path(node: ast.expr, scope: dict[str, object]) -> bool:
+    """Whether an expression is `np.linalg` or the like."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    module = scope.get(node.id) if isinstance(node, ast.Name) else None
+    name = getattr(module, "__name__", "") if isinstance(module, types.ModuleType) else ""
+    return name.partition(".")[0] in _FAMILIAR
+
+
+def _operator(name: str, value: ast.expr) -> ast.expr:
+    return placed(operator_call(name, value), value)  # type: ignore[return-value]
