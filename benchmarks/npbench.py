@@ -20,6 +20,7 @@ import functools
 import importlib
 import json
 import math
+import signal
 import statistics
 import subprocess
 import sys
@@ -181,7 +182,7 @@ def loss_of(f: Callable[..., Any]) -> Callable[..., Any]:
     def loss(*args: Any) -> Any:
         result = f(*args)
         total = 0.0
-        for a in [*flat(result), *[a for a in args if hasattr(a, "dtype")]]:
+        for a in [a for a in [*flat(result), *args] if hasattr(a, "dtype")]:
             if a.dtype.kind in "fc":
                 p, weights = parts(a), np.cos(np.arange(a.size) * 1.0).reshape(a.shape)
                 total = total + np.mean(weights * (p + np.sqrt(1 + p * p)))
@@ -260,14 +261,29 @@ def check_gradient(f: Callable[..., Any], args: Sequence[Any]) -> str:
 # --- one program, in a process of its own ---------------------------------------------------------
 
 
-def guarded(run: Callable[[], str]) -> str:
+class Overtime(BaseException):
+    """A part takes too long."""
+
+
+def ring(_number: int, _frame: Any) -> None:
+    """What an alarm does."""
+    raise Overtime
+
+
+def guarded(run: Callable[[], str], seconds: int) -> str:
     """What is found, or the card or error that is raised."""
+    signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
     try:
         return run()
+    except Overtime:
+        return f"SLOW: more than {seconds} s"
     except Exception as error:
         shown = error if isinstance(error, FgradError) else error.__cause__
         kind = "card " if isinstance(shown, FgradError) else "ERROR "
         return f"{kind}{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    finally:
+        signal.alarm(0)
 
 
 def timed(call: Callable[[], Any]) -> float:
@@ -341,12 +357,12 @@ def one(options: argparse.Namespace, name: str) -> dict[str, Any]:
         found = outcome(jitted(f, args, options.dynamic), args)
         return difference(found, outcome(f, args)) or "equal"
 
-    row["small"] = guarded(lambda: values(small))
-    row["gradient"] = guarded(lambda: check_gradient(f, small))
+    row["small"] = guarded(lambda: values(small), options.limit // 4)
+    row["gradient"] = guarded(lambda: check_gradient(f, small), options.limit // 4)
     if options.no_times or not row["small"].startswith("equal"):
         return row
     args = p.arguments(small=False)
-    row["S"] = guarded(lambda: values(args))
+    row["S"] = guarded(lambda: values(args), options.limit // 4)
     calls = peers_of(p, args)
     function = jitted(f, args, options.dynamic)
     calls["fgrad"] = functools.partial(prepared, function, args, copy.deepcopy)
@@ -365,6 +381,7 @@ def run(options: argparse.Namespace, name: str) -> dict[str, Any]:
     """The row of one program, made by another process."""
     command = [sys.executable, __file__, "--npbench", str(options.npbench), "--one", name]
     command += ["--turns", str(options.turns), "--seconds", str(options.seconds)]
+    command += ["--limit", str(options.limit)]
     flags = ("dynamic", "no_times", "gradient_times")
     command += ["--" + flag.replace("_", "-") for flag in flags if getattr(options, flag)]
     try:
