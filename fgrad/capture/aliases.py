@@ -19,55 +19,81 @@ from fgrad.trace import Tracer, Value
 from fgrad.tracing.assign import View, memory_of, root_of
 
 
-def is_either(out: Tracer, test: Tracer, old: Tracer, taken: bool) -> None:
-    """Let `out` be the array `old` where `test` is `taken`, and else an array of its own."""
-    own = out.handle()
+class Either(View):
+    """The array `base` where `test` is `taken`, and else an array of its own."""
 
-    def choose(one: Value, two: Value) -> Any:
-        return np.where(test, one, two) if taken else np.where(test, two, one)
+    __slots__ = ("own", "taken", "test")
 
-    def read(base: Value) -> Any:
-        return choose(base, own)
+    def __init__(self, base: Tracer, own: Any, test: Tracer, taken: bool) -> None:
+        super().__init__(base)
+        self.own, self.test, self.taken = own, test, taken
 
-    def write(base: Value, new: Value) -> Any:
-        nonlocal own
-        own = new.handle() if isinstance(new, Tracer) else new
-        return choose(new, base)
+    def _chosen(self, one: Value, two: Value) -> Any:
+        return np.where(self.test, *((one, two) if self.taken else (two, one)))
 
-    _link(out, [old], read, write)
+    def read(self, base: Value) -> Any:
+        """The old array or the new one."""
+        return self._chosen(base, self.own)
+
+    def write(self, base: Value, value: Value) -> Any:
+        """Write into the one that it is."""
+        self.own = value.handle() if isinstance(value, Tracer) else value
+        return self._chosen(value, base)
+
+    def move(self, array: np.ndarray) -> np.ndarray:
+        """The same layout."""
+        return array
 
 
-class Some(tuple[Tracer, ...]):
-    """The key of a view that is one of several arrays: these."""
+class Some(View):
+    """One of several arrays, or a part of one: nobody knows which."""
+
+    __slots__ = ("aval", "name", "olds")
+
+    def __init__(self, olds: Sequence[Tracer], name: str, out: Tracer) -> None:
+        super().__init__(olds[0])
+        self.olds, self.name, self.aval = tuple(olds), name, out.aval
+
+    def read(self, base: Value) -> Any:
+        """One of the arrays was written since."""
+        raise _refusal(self.name)
+
+    def write(self, base: Value, value: Value) -> Any:
+        """It is written itself."""
+        raise _refusal(self.name)
+
+    def move(self, array: np.ndarray) -> np.ndarray:
+        """An array of its shape."""
+        return np.empty(self.aval.shape, self.aval.dtype)
 
 
 def roots_of(x: Tracer) -> list[Tracer]:
     """The arrays at the ends of the chains of views of `x`."""
-    found, left = [], [x]
+    found: list[Tracer] = []
+    left = [x]
     while left:
         x = left.pop()
         while isinstance(x.memory, View):
-            if isinstance(x.memory.key, Some):
-                left += x.memory.key[1:]
+            if isinstance(x.memory, Some):
+                left += x.memory.olds[1:]
             x = x.memory.base
         found.append(x)
     return found
 
 
+def is_either(out: Tracer, test: Tracer, old: Tracer, taken: bool) -> None:
+    """Let `out` be the array `old` where `test` is `taken`, and else an array of its own."""
+    _link(out, Either(old, out.handle(), test, taken), [old])
+
+
 def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:
     """Let `out` be one of several arrays, or a part of them: nobody knows which."""
-    if not isinstance(out, Tracer) or not olds:
-        return
-
-    def refuse(*_: object) -> Any:
-        raise _refusal(name)
-
-    _link(out, olds, refuse, refuse)
+    if isinstance(out, Tracer) and olds:
+        _link(out, Some(olds, name, out), olds)
 
 
-def _link(out: Tracer, olds: Sequence[Tracer], read: Any, write: Any) -> None:
-    shape, dtype = out.shape, out.dtype
-    out.memory = View(olds[0], read, write, lambda _: np.empty(shape, dtype), Some(olds))
+def _link(out: Tracer, view: View, olds: Sequence[Tracer]) -> None:
+    out.memory = view
     for old in olds:
         memory_of(root_of(old)).add(out)
 
