@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import functools
 import opcode
+import sys
 import types
 from collections.abc import Callable
 from types import CodeType, FunctionType
@@ -26,6 +27,8 @@ convert = lazy_module("fgrad.capture.operators")
 _JUMPS = frozenset(
     [code for name, code in opcode.opmap.items() if "JUMP" in name or "FOR_ITER" in name]
 )
+_LOAD_GLOBAL = opcode.opmap["LOAD_GLOBAL"]
+_NAME_SHIFT = int(sys.version_info >= (3, 11))  # the lowest bit says what it is read for
 _FAMILIAR = frozenset({"numpy", "scipy", "fgrad", "operator"})
 _MADE = frozenset({
     "array", "arange", "asarray", "copy", "empty", "empty_like", "eye", "float16", "float32",
@@ -54,23 +57,36 @@ def _is_plain(code: CodeType, fun: FunctionType, light: bool) -> bool:
         return False
     if not (light or _JUMPS.isdisjoint(code.co_code[::2])):
         return False
-    return all([_is_familiar(name, fun.__globals__) for name in code.co_names])
+    read = _global_names(code)
+    return all([_is_familiar(name, fun.__globals__, name in read) for name in code.co_names])
 
 
-def _is_familiar(name: str, scope: dict[str, Any]) -> bool:
+def _is_familiar(name: str, scope: dict[str, Any], is_read: bool) -> bool:
     """Whether what a name may stand for is left alone: a function of a library, a number, a method
-    of arrays."""
+    of arrays; `is_read` says that it is more than an attribute, `sum` and not `np.sum`."""
     if name in _MADE:
         return False
     value = scope.get(name, scope)
     if value is scope:
-        return not hasattr(builtins, name)
+        return not (is_read and hasattr(builtins, name))
     if isinstance(value, (int, float, complex, str, np.ndarray)):
         return True
     if not (callable(value) or isinstance(value, types.ModuleType)):
         return not hasattr(value, "__dict__")  # an object may have methods of the user's
     owner = getattr(value, "__module__", None) or getattr(value, "__name__", "")
     return str(owner).partition(".")[0] in _FAMILIAR
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """The names that are read as globals, not as attributes."""
+    found: set[str] = set()
+    high = 0
+    for op, low in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        number = high << 8 | low
+        high = number if op == opcode.EXTENDED_ARG else 0
+        if op == _LOAD_GLOBAL:
+            found.add(code.co_names[number >> _NAME_SHIFT])
+    return found
 
 
 def captured(fun: Callable[..., Any]) -> Callable[..., Any]:

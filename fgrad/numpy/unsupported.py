@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import UnsupportedNumpyError
 from fgrad.numpy.dispatch import TRACED
 from fgrad.numpy.promote import user_line
 from fgrad.numpy.selection import SIZED
 from fgrad.tracing.tables import unsupported_card
+
+difflib: Any = lazy_module("difflib")
 
 _DATES = ("it calculates with dates, and traced arrays hold numbers", "days as plain integers")
 _MATRIX = (
