@@ -271,7 +271,7 @@ def getitem(x: Tracer, index: object) -> Value:
     elif type(index) is np.ndarray and index.shape and x.shape:
         found = _known_places(index, x.shape[0])
         if found is not None:
-            return x.builder.record(ix.gather_p, (x, found), {"axes": (0,), "mode": "clip"})
+            return ix.gather(x, (found,), (0,))
     return _read_any(x, index)
 
 

@@ -58,11 +58,12 @@ def where(
     if x is None or y is None:
         raise ArgumentError("either both or neither of x and y should be given")
     condition = to_bool(as_array(condition))
-    if type(x) is Tracer and type(y) is float and x.shape and condition.shape == x.shape:
-        dtype = x.dtype
-        if dtype.kind == "f":
-            return ew.select(condition, x, dtype.type(y))
-    x, y = promote_choices((x, y))
+    if type(x) is Tracer and type(y) is float and x.shape and x.dtype.kind == "f":
+        y = x.dtype.type(y)
+    elif type(y) is Tracer and type(x) is float and y.shape and y.dtype.kind == "f":
+        x = y.dtype.type(x)
+    else:
+        x, y = promote_choices((x, y))
     return ew.select(*broadcast((condition, x, y)))
 
 

@@ -48,6 +48,7 @@ from fgrad.ops.shape import (
     slice_,
 )
 from fgrad.trace import Value, bind
+from fgrad.tracing.fastpath import bind_at
 from fgrad.typing import EqnParams, Operand, Shaped
 
 GATHER_MODES = ("clip", "fill")
@@ -82,7 +83,7 @@ def gather(x: Value, indices: Sequence[Value], axes: tuple[int, ...], mode: str 
 
     The result has the shape of the index arrays, followed by the remaining axes of `x`.
     """
-    return bind(gather_p, x, *indices, axes=axes, mode=mode)
+    return bind_at(gather_p, x, indices, {"axes": axes, "mode": mode})
 
 
 def scatter(

@@ -6,7 +6,7 @@ calls go through `bind`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,28 @@ def bind_one(prim: Primitive, x: Operand, params: EqnParams) -> Any:
     state = builder.state
     loc = state.loc or here()
     record = (prim, (x.index,), (value,), params, (index,), kept, loc, state.via)
+    builder.records.append(new(Record, record))
+    return Tracer(builder, index, result, None)
+
+
+def bind_at(prim: Primitive, x: Value, places: Sequence[Value], params: EqnParams) -> Any:
+    """`bind(prim, x, *places, **params)` for a primitive that is linear in its first operand, with
+    a short way for one that is known in no enclosing trace, at places that are plain arrays."""
+    if type(x) is not Tracer or Tracer in map(type, places):
+        return bind(prim, x, *places, **params)
+    builder, value = x.builder, x.value
+    if value is None or type(value) is Tracer or not builder.plain:
+        return bind(prim, x, *places, **params)
+    kept = [builder.snapshot(i) if type(i) is np.ndarray else i for i in places]
+    result = prim.evaluate_rule(value, *kept, **params)
+    aval = x.known_aval
+    if aval is None or aval.weak:
+        aval = x.known_aval = Aval(value.shape, value.dtype)
+    index = builder.count
+    builder.count = index + 1
+    state = builder.state
+    loc = state.loc or here()
+    record = (prim, (x.index, *kept), (aval, *kept), params, (index,), UNREAD, loc, state.via)
     builder.records.append(new(Record, record))
     return Tracer(builder, index, result, None)
 

@@ -126,7 +126,8 @@ def _differentiated(
                 for i, x in zip(places, given, strict=True):
                     call_args[i] = x
                 watch = None if structures is None else watched(given)
-                out, aux = user_form(fun)(*call_args, **kwargs), None
+                form = fun if builder.level == 1 else user_form(fun)  # alone, it has values
+                out, aux = form(*call_args, **kwargs), None
                 if has_aux:
                     out, aux = split_aux(out, "grad")
                 if watch is not None or any(map(_VIEW, inputs)):
