@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from fgrad.base.source import USERS, owner_of
 from fgrad.capture.calls import CHANGING, TABLE, filling, refuse_random
 from fgrad.capture.elements import changes
@@ -30,10 +32,11 @@ MOST_CODES = 4096
 class Known:
     """What became of a code object: the rewritten one, or why it stays as it is."""
 
-    __slots__ = ("code", "made", "why")
+    __slots__ = ("code", "form", "made", "why")
 
     def __init__(self, code: CodeType, made: CodeType | None, why: str) -> None:
         self.code, self.made, self.why = code, made, why
+        self.form: FunctionType | None = None  # of the last function that had no cells or defaults
 
 
 _KNOWN: dict[tuple[int, bool], Known] = {}  # by the identity of the code, which `Known` keeps
@@ -59,20 +62,28 @@ def converted(fun: FunctionType, light: bool = False) -> FunctionType:
     code = fun.__code__
     if CAPTURE in code.co_freevars or owner_of(code.co_filename) != USERS:
         return fun
-    made = known_of(fun, light).made
+    known = known_of(fun, light)
+    made = known.made
     if made is None:
         return fun
     if not light:
         THREAD.state.rewritten = True
+    shared = not (code.co_freevars or fun.__defaults__ or fun.__kwdefaults__)
+    if shared and known.form is not None and known.form.__globals__ is fun.__globals__:
+        return known.form
     cells = dict(zip(code.co_freevars, fun.__closure__ or (), strict=True))
     cells[CAPTURE] = _CELL
     closure = tuple([cells[name] for name in made.co_freevars])
     new = FunctionType(made, fun.__globals__, fun.__name__, fun.__defaults__, closure)
     new.__kwdefaults__ = fun.__kwdefaults__
     new.__qualname__, new.__module__, new.__doc__ = fun.__qualname__, fun.__module__, fun.__doc__
+    if shared:
+        known.form = new
     return new
 
 
+_OF_LIBRARIES = frozenset({np.ufunc, type(np.sum), types.BuiltinFunctionType})
+_IN_TABLE = frozenset([id(f.__code__) for f in TABLE if type(f) is FunctionType])
 _CELL = types.CellType(OPERATORS)
 
 
@@ -80,6 +91,10 @@ def light(fun: Any) -> Callable[..., Any]:
     """What is called in place of `fun` where calls alone are rewritten."""
     kind = type(fun)
     if kind is FunctionType:
+        code = fun.__code__
+        known = _KNOWN.get((id(code), True))
+        if known is not None and known.made is None and id(code) not in _IN_TABLE:
+            return fun
         found = TABLE.get(fun)
         return converted(fun, True) if found is None or innermost() is None else found
     if kind is types.MethodType:
@@ -90,6 +105,8 @@ def light(fun: Any) -> Callable[..., Any]:
         return fun
     if found is not None:
         return fun if innermost() is None else found
+    if kind in _OF_LIBRARIES:
+        return fun
     if kind is functools.partial:
         return functools.partial(light(fun.func), *fun.args, **fun.keywords)
     return fun if isinstance(fun, type) else _object(fun, True)

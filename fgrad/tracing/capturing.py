@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from fgrad.base.provided import Provided
 from fgrad.config import config
 from fgrad.errors import CaptureError, FgradError
-from fgrad.trace import innermost
+from fgrad.trace import Builder, innermost
 from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import PyTree
 
@@ -47,6 +48,32 @@ def user_form(fun: Callable[..., PyTree]) -> Callable[..., Any]:
     if not config.capture or THREAD.state.captures is False or not captured.provided:
         return fun
     return captured.call(fun)
+
+
+class UserForm:
+    """`user_form` of one function, kept while a trace with values asks for it alone: the code and
+    the defaults of a function may be exchanged, all else that it sees is shared with the form."""
+
+    __slots__ = ("fun", "kept")
+
+    def __init__(self, fun: Callable[..., PyTree]) -> None:
+        self.fun = fun
+        self.kept: tuple[Callable[..., Any], CodeType, object, object] | None = None
+
+    def within(self, builder: Builder) -> Callable[..., Any]:
+        """What is called in the trace of `builder`."""
+        fun = self.fun
+        if builder.level > 1 or type(fun) is not FunctionType or not config.capture:
+            return user_form(fun)
+        kept = self.kept
+        if kept is None or kept[1] is not fun.__code__ or kept[2] is not fun.__defaults__:
+            form = user_form(fun)
+            if builder.state.captures is not False:
+                self.kept = form, fun.__code__, fun.__defaults__, fun.__kwdefaults__
+            return form
+        if kept[3] is not fun.__kwdefaults__ or builder.state.captures is False:
+            return user_form(fun)
+        return kept[0]
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from fgrad.ir.aval import FLOAT64
 from fgrad.ops.families import zeros_like
 from fgrad.ops.selected import Selected, plain
 from fgrad.trace import Builder, Tracer, Value
-from fgrad.tracing.capturing import user_form
+from fgrad.tracing.capturing import UserForm
 from fgrad.tracing.device_tracing import lower, on_same_device
 from fgrad.transforms.core.arguments import warn_of_writes, watched
 from fgrad.transforms.core.dtypes import ascent, check_argument, check_result
@@ -109,6 +109,7 @@ def _differentiated(
         fun = memory_budget.budgeted(fun, memory)
 
     name = function_name(fun)
+    form = UserForm(fun)
 
     def differentiated(*args: PyTree, **kwargs: PyTree) -> PyTree:
         places, leaves, structures = _wanted(args, argnums)
@@ -126,8 +127,7 @@ def _differentiated(
                 for i, x in zip(places, given, strict=True):
                     call_args[i] = x
                 watch = None if structures is None else watched(given)
-                form = fun if builder.level == 1 else user_form(fun)  # alone, it has values
-                out, aux = form(*call_args, **kwargs), None
+                out, aux = form.within(builder)(*call_args, **kwargs), None
                 if has_aux:
                     out, aux = split_aux(out, "grad")
                 if watch is not None or any(map(_VIEW, inputs)):
