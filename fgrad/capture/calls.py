@@ -101,9 +101,9 @@ def _largest(plain: Function, ufunc: Function) -> Function:
     """`max` and `min`: `b if b > a else a`, from the left."""
 
     def of(*args: Any, **kwargs: Any) -> Any:
-        items = args if len(args) > 1 else tuple(args[0])
+        items = args if len(args) != 1 else tuple(args[0])
         if kwargs or not any([is_unknown(x) for x in items]):
-            return plain(*args, **kwargs) if len(args) > 1 else plain(items, **kwargs)
+            return plain(*args, **kwargs) if len(args) != 1 else plain(items, **kwargs)
         if any([np.shape(x) not in ((), (1,)) for x in items]):
             raise ValueError("The truth value of an array with more than one element is "
                              "ambiguous. Use a.any() or a.all()")  # fmt: skip
