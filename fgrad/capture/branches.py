@@ -86,7 +86,7 @@ class _Branches:
         guessed: arrays that may be written.
     """
 
-    def __init__(self, test: Tracer, cells: Cells, count: int, guessed: Sequence[Any]) -> None:
+    def __init__(self, test: Tracer, cells: Cells, count: int, guessed: Sequence[object]) -> None:
         self.test, self.cells, self.count = test, cells, count
         self.start = cells.get()
         self.roots: list[Tracer] = []
@@ -155,11 +155,11 @@ class _Branches:
         else:
             is_some(out, [root_of(x) for x in found], name)
 
-    def _types(self, block: Block) -> list[Any]:
+    def _types(self, block: Block) -> list[object]:
         """The variables after a branch; what is traced there is forgotten."""
         found: list[Any] = []
 
-        def ending(_inner: Body) -> list[Any]:
+        def ending(_inner: Body) -> list[object]:
             found.extend(self.cells.get()[: self.count])
             return []
 
@@ -169,7 +169,7 @@ class _Branches:
     def _traced(
         self, block: Block, outcomes: Sequence[_Outcome], olds: dict[int, Tracer]
     ) -> TracedProgram:
-        def ending(inner: Body) -> list[Any]:
+        def ending(inner: Body) -> list[object]:
             outs: list[Any] = []
             for out, value in zip(outcomes, self.cells.get(), strict=False):
                 outs += _leaves(out, value, inner, len(outs), olds)
@@ -224,7 +224,7 @@ class _Outcome(NamedTuple):
         )
 
 
-def _outcome(name: str, before: Any, one: Any, two: Any) -> _Outcome:
+def _outcome(name: str, before: object, one: object, two: object) -> _Outcome:
     """What a variable is after two branches, which leave it with the values `one` and `two`."""
     if one is two:
         return _Outcome(True, False, [], None) if one is before else _constant(one)
@@ -239,7 +239,7 @@ def _outcome(name: str, before: Any, one: Any, two: Any) -> _Outcome:
     return _from(a, b, name)
 
 
-def _constant(x: Any) -> _Outcome:
+def _constant(x: object) -> _Outcome:
     """The same object in both branches."""
     parts = Parts([_Fixed(x)], lambda leaves: leaves[0].x, "leaf")
     return _Outcome(False, False, [], parts)
@@ -276,8 +276,8 @@ def _common(a: Aval, b: Aval, name: str) -> Aval:
 
 
 def _leaves(
-    out: _Outcome, value: Any, inner: Body, place: int, olds: dict[int, Tracer]
-) -> list[Any]:
+    out: _Outcome, value: object, inner: Body, place: int, olds: dict[int, Tracer]
+) -> list[object]:
     """The results of a branch for a variable, the first of which is number `place`; those that are
     arrays from outside are noted."""
     if not out.avals or out.parts is None:
@@ -323,7 +323,7 @@ def _chosen(
     return _switch(index, programs, [*every.values(), *roots])
 
 
-def _keys(captured: Sequence[Any]) -> list[Any]:
+def _keys(captured: Sequence[object]) -> list[object]:
     """What tells captured values apart; handles of one value are counted."""
     found: list[Any] = []
     for x in captured:
@@ -332,7 +332,7 @@ def _keys(captured: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _taking(branch: TracedProgram, every: dict[Any, Any]) -> Program:
+def _taking(branch: TracedProgram, every: dict[object, object]) -> Program:
     """A branch that takes all values that any branch captures."""
     program, count = branch.program, len(branch.captured)
     own = dict(zip(_keys(branch.captured), program.inputs[:count], strict=True))
@@ -340,7 +340,7 @@ def _taking(branch: TracedProgram, every: dict[Any, Any]) -> Program:
     return program.replace(inputs=(*first, *program.inputs[count:]))
 
 
-def _aval(x: Any) -> Aval:
+def _aval(x: object) -> Aval:
     return x.aval.strong() if isinstance(x, Tracer) else aval_of_value(x)
 
 

@@ -41,7 +41,7 @@ def has_tracer(xs: Iterable[Any]) -> bool:
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def float_(*args: Any) -> Any:
+def float_(*args: object) -> object:
     """`float`."""
     return _number(builtins.float, np.dtype(np.float64), args)
 
@@ -53,12 +53,12 @@ def int_(*args: Any) -> Any:
     return _number(builtins.int, np.dtype(np.int64), args)
 
 
-def bool_(*args: Any) -> Any:
+def bool_(*args: object) -> object:
     """`bool`."""
     return _number(builtins.bool, np.dtype(np.bool_), args)
 
 
-def complex_(*args: Any) -> Any:
+def complex_(*args: Any) -> object:
     """`complex`."""
     if len(args) == 2 and has_tracer(args):
         return weakened(args[0] + 1j * args[1])
@@ -84,7 +84,7 @@ def _number(kind: type, dtype: np.dtype, args: tuple[Any, ...]) -> Any:
 def of_dtype(kind: type) -> Function:
     """`np.float64(x)` and its kin."""
 
-    def convert(*args: Any) -> Any:
+    def convert(*args: object) -> object:
         if len(args) == 1 and isinstance(args[0], Tracer):
             return args[0].astype(kind)
         if len(args) == 1 and has_tracer(args):
@@ -121,17 +121,17 @@ def sum_(items: Any, /, start: Any = 0) -> Any:
     return builtins.sum(items, start)
 
 
-def any_(items: Any) -> Any:
+def any_(items: object) -> object:
     """`any`."""
     return _truths(items, builtins.any, np.logical_or)
 
 
-def all_(items: Any) -> Any:
+def all_(items: object) -> object:
     """`all`."""
     return _truths(items, builtins.all, np.logical_and)
 
 
-def _truths(items: Any, plain: Function, ufunc: Function) -> Any:
+def _truths(items: Any, plain: Function, ufunc: Function) -> object:
     if not isinstance(items, Tracer):
         items = list(items)
         if not any([is_unknown(x) for x in items]):
@@ -167,12 +167,12 @@ def print_(*args: Any, **kwargs: Any) -> None:
     debug_callback(show, *args)
 
 
-def isscalar_(x: Any) -> bool:
+def isscalar_(x: object) -> bool:
     """`np.isscalar`."""
     return not (x.shape or x.memory is not None) if isinstance(x, Tracer) else np.isscalar(x)
 
 
-def type_(*args: Any) -> Any:
+def type_(*args: object) -> object:
     """`type`: what the value of a traced one would have."""
     if len(args) != 1 or not isinstance(args[0], Tracer) or args[0].builder.what == "device":
         return type(*args)
@@ -182,12 +182,12 @@ def type_(*args: Any) -> Any:
     return type(x.dtype.type(0).item()) if x.weak else x.dtype.type
 
 
-def list_(*args: Any) -> Any:
+def list_(*args: object) -> object:
     """`list`."""
     return made(builtins.list(*args))
 
 
-def dict_(*args: Any, **kwargs: Any) -> Any:
+def dict_(*args: object, **kwargs: object) -> object:
     """`dict`."""
     return made(builtins.dict(*args, **kwargs))
 
@@ -239,7 +239,7 @@ def _whole(plain: Function, ufunc: Function) -> Function:
     return of
 
 
-def _fsum(items: Any) -> Any:
+def _fsum(items: Any) -> object:
     found = list(items)
     return functools.reduce(np.add, found, 0.0) if has_tracer(found) else math.fsum(found)
 
@@ -263,8 +263,8 @@ _UFUNCS = {
 }  # fmt: skip
 
 
-def _math_table() -> dict[Any, Function]:
-    table: dict[Any, Function] = {math.log: _log, math.fsum: _fsum}
+def _math_table() -> dict[object, Function]:
+    table: dict[object, Function] = {math.log: _log, math.fsum: _fsum}
     for name, ufunc in _UFUNCS.items():
         table[getattr(math, name)] = _of_math(getattr(math, name), ufunc)
     for name, ufunc in {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}.items():
@@ -285,7 +285,7 @@ def _buffer(name: str) -> Function:
     plain, traced = getattr(np, name), getattr(fnp, name)
 
     @functools.wraps(plain)
-    def make(*args: Any, **kwargs: Any) -> Any:
+    def make(*args: object, **kwargs: object) -> object:
         if innermost() is None or _is_other_dtype(args, kwargs):
             return plain(*args, **kwargs)
         return traced(*args, **kwargs)
@@ -293,7 +293,7 @@ def _buffer(name: str) -> Function:
     return make
 
 
-def _is_other_dtype(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _is_other_dtype(args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether an array of no numbers is asked for."""
     found = [kwargs.get("dtype"), *[x for x in args[1:] if isinstance(x, (type, np.dtype, str))]]
     return any([x is not None and np.dtype(x).kind not in "biufcV" for x in found])
@@ -307,7 +307,7 @@ def _values(name: str) -> Function:
     plain, traced = getattr(np, name), getattr(fnp, name)
 
     @functools.wraps(plain)
-    def make(*args: Any, **kwargs: Any) -> Any:
+    def make(*args: object, **kwargs: object) -> object:
         return traced(*args, **kwargs) if has_tracer(args) else plain(*args, **kwargs)
 
     return make
@@ -332,13 +332,13 @@ def filling(function: Any) -> Function | None:
     if not made:
         return None
 
-    def make(*args: Any, **kwargs: Any) -> Any:
+    def make(*args: Any, **kwargs: Any) -> object:
         return own(function(*args, **kwargs))
 
     return make
 
 
-def _is_one_of(function: Any, functions: frozenset[Any]) -> bool:
+def _is_one_of(function: object, functions: frozenset[object]) -> bool:
     try:
         return function in functions
     except TypeError:
@@ -352,8 +352,8 @@ def ndarray_(shape: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
     return fnp.empty(shape, dtype)
 
 
-def _table() -> dict[Any, Function]:
-    table: dict[Any, Function] = {
+def _table() -> dict[object, Function]:
+    table: dict[object, Function] = {
         range: iteration.range_, enumerate: iteration.enumerate_, zip: iteration.zip_,
         reversed: iteration.reversed_, float: float_, int: int_, bool: bool_, complex: complex_,
         max: _largest(max, np.greater), min: _largest(min, np.less), sum: sum_, any: any_,

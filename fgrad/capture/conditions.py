@@ -28,12 +28,12 @@ def both(*parts: Thunk) -> Any:
     return _joined(parts, True)
 
 
-def any_of(*parts: Thunk) -> Any:
+def any_of(*parts: Thunk) -> object:
     """`a or b or c`: the first that is true, or the last."""
     return _joined(parts, False)
 
 
-def _joined(parts: tuple[Thunk, ...], going_on: bool) -> Any:
+def _joined(parts: tuple[Thunk, ...], going_on: bool) -> object:
     x: Any = going_on
     for k, part in enumerate(parts):
         x = part()
@@ -47,13 +47,13 @@ def _joined(parts: tuple[Thunk, ...], going_on: bool) -> Any:
     return x
 
 
-def _from_unknown(x: Any, rest: tuple[Thunk, ...], going_on: bool) -> Any:
+def _from_unknown(x: object, rest: tuple[Thunk, ...], going_on: bool) -> object:
     """`x`, or what follows it."""
 
-    def further() -> Any:
+    def further() -> object:
         return _joined(rest, going_on)
 
-    def this() -> Any:
+    def this() -> object:
         return x
 
     one, two = (further, this) if going_on else (this, further)
@@ -79,7 +79,7 @@ def not_(x: Any) -> Any:
     return np.logical_not(x.reshape(()) if x.shape else x)
 
 
-def either(test: Any, one: Thunk, two: Thunk) -> Any:
+def either(test: object, one: Thunk, two: Thunk) -> object:
     """`one() if test else two()`."""
     if not is_unknown(test):
         return one() if test else two()

@@ -112,7 +112,7 @@ def light(fun: Any) -> Callable[..., Any]:
     return fun if isinstance(fun, type) else _object(fun, True)
 
 
-def filled(fun: Any) -> Callable[..., Any]:
+def filled(fun: object) -> Callable[..., object]:
     """What is called in place of `fun`, whose result is written into."""
     found = None if innermost() is None else filling(fun)
     if found is not None:
@@ -168,7 +168,7 @@ def _check_change(method: Any) -> None:
     refuse_random(method)
 
 
-def captured(fun: Callable[..., Any]) -> Callable[..., Any]:
+def captured(fun: Callable[..., object]) -> Callable[..., object]:
     """A function that a transform calls, rewritten as far as it is the user's."""
     kind = type(fun)
     if kind is FunctionType:

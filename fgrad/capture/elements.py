@@ -20,7 +20,7 @@ from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
 
-IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
+IN_PLACE: dict[str, Callable[[object, object], object]] = {
     "Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,
     "FloorDiv": operator.ifloordiv, "Mod": operator.imod, "Pow": operator.ipow,
     "MatMult": operator.imatmul, "BitAnd": operator.iand, "BitOr": operator.ior,
@@ -116,7 +116,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     x[index] = value
 
 
-def change_item(x: Any, index: Any, op: str, value: Callable[[], Any]) -> None:
+def change_item(x: object, index: object, op: str, value: Callable[[], object]) -> None:
     """`x[index] op= value()`."""
     old = item(x, index)
     if not isinstance(x, Tracer):
@@ -124,7 +124,7 @@ def change_item(x: Any, index: Any, op: str, value: Callable[[], Any]) -> None:
     set_item(x, index, IN_PLACE[op](old, value()))
 
 
-def changed(x: Any, op: str, value: Callable[[], Any]) -> Any:
+def changed(x: object, op: str, value: Callable[[], object]) -> object:
     """`x op= value()`: what `x` is afterwards."""
     by = value()
     if isinstance(x, (list, dict, set, np.ndarray)):
@@ -132,13 +132,13 @@ def changed(x: Any, op: str, value: Callable[[], Any]) -> Any:
     return IN_PLACE[op](x, by)
 
 
-def set_attribute(x: Any, name: str, value: Any) -> None:
+def set_attribute(x: object, name: str, value: object) -> None:
     """`x.name = value`."""
     if not isinstance(x, Tracer):
         changes(x)
     setattr(x, name, value)
 
 
-def change_attribute(x: Any, name: str, op: str, value: Callable[[], Any]) -> None:
+def change_attribute(x: object, name: str, op: str, value: Callable[[], object]) -> None:
     """`x.name op= value()`."""
     set_attribute(x, name, changed(getattr(x, name), op, value))

@@ -26,8 +26,8 @@ class Steps:
     def __init__(
         self,
         count: Any,
-        item: Callable[[Any], Any],
-        plain: Callable[[], Iterator[Any]] | None = None,
+        item: Callable[[object], object],
+        plain: Callable[[], Iterator[object]] | None = None,
     ) -> None:
         self.count, self.item, self.plain = count, item, plain
 
@@ -35,7 +35,7 @@ class Steps:
         """The number of items, if it is known."""
         return None if is_unknown(self.count) else int(self.count)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         count = self.known_count()
         if count is None:
             raise not_recorded("the number of steps is traced")
@@ -103,7 +103,7 @@ def enumerate_(items: Any, start: Any = 0) -> Any:
     return Steps(steps.count, lambda k: (start + k, steps.item(k)), plain)  # type: ignore[arg-type]
 
 
-def zip_(*items: Any, strict: bool = False) -> Any:
+def zip_(*items: object, strict: bool = False) -> object:
     """`zip`."""
     found = [steps_of(x) for x in items]
     counts = [None if s is None else s.known_count() for s in found]

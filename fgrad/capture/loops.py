@@ -52,7 +52,7 @@ Step = Callable[..., None]
 
 def for_(
     items: Any,
-    stop: Callable[[], Any] | None,
+    stop: Callable[[], object] | None,
     body: FunctionType,
     names: Sequence[str],
     written: Sequence[str],
@@ -86,8 +86,8 @@ def _why(error: Exception) -> str:
 
 
 def _run_each(
-    items: Iterable[Any],
-    stop: Callable[[], Any] | None,
+    items: Iterable[object],
+    stop: Callable[[], object] | None,
     body: FunctionType,
     names: Sequence[str],
 ) -> None:
@@ -108,13 +108,13 @@ def _run_each(
             body(item)
 
 
-def _run_unless(ended: Any, body: FunctionType, item: Any, names: Sequence[str]) -> None:
+def _run_unless(ended: object, body: FunctionType, item: object, names: Sequence[str]) -> None:
     cells = Cells(names, body)
     if_(ended, lambda: None, lambda: body(item), cells.names, (), (), cells)
 
 
 def while_(
-    test: Callable[[], Any], body: FunctionType, names: Sequence[str], written: Sequence[str]
+    test: Callable[[], object], body: FunctionType, names: Sequence[str], written: Sequence[str]
 ) -> None:
     """`while test(): body()`."""
     if rolls():
@@ -151,7 +151,7 @@ class _Rolled:
         written: Sequence[str],
         body: FunctionType,
         steps: Steps | None,
-        stop: Callable[[], Any] | None,
+        stop: Callable[[], object] | None,
     ) -> None:
         self.cells, self.sole, self.body, self.steps, self.stop = cells, sole, body, steps, stop
         self.guessed = Cells(written, body).get()
@@ -266,7 +266,7 @@ class _RolledWhile(_Rolled):
         sole: Collection[str],
         written: Sequence[str],
         body: FunctionType,
-        test: Callable[[], Any],
+        test: Callable[[], object],
         surely: bool,
     ) -> None:
         super().__init__(cells, sole, written, body, None, None)

@@ -94,7 +94,7 @@ class Cells:
                 del cell.cell_contents
 
 
-def _held(cell: CellType) -> Any:
+def _held(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
@@ -123,7 +123,7 @@ class Slot:
 
     __slots__ = ("kind", "name", "parts", "start")
 
-    def __init__(self, name: str, start: Any) -> None:
+    def __init__(self, name: str, start: object) -> None:
         self.name, self.start = name, start
         self.parts: Parts | None = None
         if start is UNDEFINED:
@@ -171,7 +171,7 @@ class Plan:
         sole: the variables to whose first value nothing else refers.
     """
 
-    def __init__(self, cells: Cells, guessed: Sequence[Any], sole: Collection[str]) -> None:
+    def __init__(self, cells: Cells, guessed: Sequence[object], sole: Collection[str]) -> None:
         self.cells, self.sole = cells, sole
         self.slots = [Slot(n, v) for n, v in zip(cells.names, cells.get(), strict=True)]
         self.fresh = [slot.name for slot in self.slots if slot.kind == NEW]
@@ -186,7 +186,7 @@ class Plan:
         if not any([root is other for other in self.roots]):
             self.roots.append(root)
 
-    def starts(self) -> list[Any]:
+    def starts(self) -> list[object]:
         """The values of the variables before the first step."""
         return [slot.start for slot in self.slots]
 
@@ -252,7 +252,7 @@ class Plan:
         outside = self._check_aliases(body, entered, after)
         return Outcome(numbers, after, self.fresh, outside)
 
-    def _learn(self, slot: Slot, before: Any, now: Any) -> bool:
+    def _learn(self, slot: Slot, before: object, now: object) -> bool:
         """Note how a variable is to be carried; whether that is new."""
         if slot.kind == NEW and now is not UNDEFINED:
             parts = parts_of(now)
@@ -272,7 +272,7 @@ class Plan:
             return True
         return False
 
-    def _taken(self, slot: Slot, before: Any, now: Any) -> list[Any]:
+    def _taken(self, slot: Slot, before: object, now: object) -> list[object]:
         """The numbers in the new value of a variable, in the types that are carried."""
         if now is UNDEFINED:
             raise not_recorded(f"{slot.name} is not defined after some steps")
@@ -304,7 +304,7 @@ class Plan:
         return new
 
     def _check_aliases(
-        self, body: Body, entered: Sequence[Any], after: Sequence[Any]
+        self, body: Body, entered: Sequence[object], after: Sequence[object]
     ) -> dict[str, list[Tracer]]:
         """Refuse arrays that have another name where one of them is written; the arrays from
         outside that variables are."""
@@ -336,7 +336,7 @@ class Plan:
         return outside
 
     def _exchanged(
-        self, given: Sequence[tuple[str, Any]], made: Sequence[tuple[str, Any]]
+        self, given: Sequence[tuple[str, object]], made: Sequence[tuple[str, object]]
     ) -> dict[str, list[Tracer]]:
         """The variables that are, after a step, what another one was before."""
         starts = [x for _, x in _arrays(self.slots, self.starts()) if isinstance(x, Tracer)]
@@ -344,7 +344,7 @@ class Plan:
         return {name: roots for name, x in made if any([x is y for _, y in given])}
 
 
-def _arrays(slots: Sequence[Slot], values: Sequence[Any]) -> list[tuple[str, Any]]:
+def _arrays(slots: Sequence[Slot], values: Sequence[object]) -> list[tuple[str, object]]:
     """The arrays in the variables that are carried by value."""
     return [
         (slot.name, leaf)
@@ -355,7 +355,7 @@ def _arrays(slots: Sequence[Slot], values: Sequence[Any]) -> list[tuple[str, Any
     ]
 
 
-def _wider(old: Any, a: Aval, b: Aval) -> Aval | None:
+def _wider(old: object, a: Aval, b: Aval) -> Aval | None:
     """The type in which a number that changes its type can be carried exactly; or None."""
     if not a.weak:
         return None

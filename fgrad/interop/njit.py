@@ -218,11 +218,11 @@ def _load(_context: Any, address: Any) -> Any:
 
 
 def from_njit(
-    function: Callable[..., Any],
+    function: Callable[..., object],
     result: Callable[..., PyTree],
-    vjp: Callable[..., Any] | None = None,
+    vjp: Callable[..., object] | None = None,
     vmap_method: str = "sequential",
-) -> Callable[..., Any]:
+) -> Callable[..., object]:
     """A function compiled by Numba as one that fgrad traces, with a derivative of yours.
 
     Arguments:
@@ -264,15 +264,15 @@ def from_njit(
 
 
 def _with_vjp(
-    call: Callable[..., Any], rule: Callable[..., Any], vmap_method: str
-) -> Callable[..., Any]:
+    call: Callable[..., object], rule: Callable[..., object], vmap_method: str
+) -> Callable[..., object]:
     ruled = custom_vjp(call)
 
-    def forward(*args: Any) -> tuple[Any, Any]:
+    def forward(*args: object) -> tuple[object, object]:
         out = call(*args)
         return out, (args, out)
 
-    def backward(kept: Any, ct: Any) -> tuple[Any, ...]:
+    def backward(kept: Any, ct: object) -> tuple[object, ...]:
         args, out = kept
         wanted = _types(args if len(args) > 1 else args[0])
         found = pure_callback(_typed(rule, wanted), wanted, *args, out, ct, vmap_method=vmap_method)
