@@ -177,7 +177,10 @@ def _wanted(
 ) -> tuple[tuple[int, ...], list[PyTree], list[tree.TreeDef] | None]:
     """Where the differentiated arguments stand, their leaves, and their structures; these are None
     if all are arrays or numbers."""
-    places = normal_argnums(argnums, len(args), "grad")
+    if type(argnums) is int and 0 <= argnums < len(args):
+        places: tuple[int, ...] = (argnums,)
+    else:
+        places = normal_argnums(argnums, len(args), "grad")
     leaves: list[PyTree] = []
     for i in places:
         if type(args[i]) not in PLAIN:
@@ -290,5 +293,6 @@ def _pull_scalar(tape: Tape, value: Value, values: list[Value], holomorphic: boo
             ct = on_same_device(zeros_like(x) if ct is None else ct, x)
         if ct.dtype.kind == "c":
             ct = ascent(ct, holomorphic)
-        gradient.append(writable_result(ct))
+        own = type(ct) is np.ndarray and ct.base is None and ct.ndim and ct.flags.writeable
+        gradient.append(ct if own else writable_result(ct))
     return gradient

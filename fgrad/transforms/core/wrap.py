@@ -151,8 +151,6 @@ def check_callable(fun: Callable[..., PyTree], transform: str) -> None:
 
 def normal_argnums(argnums: int | Sequence[int], count: int, transform: str) -> tuple[int, ...]:
     """Positions of arguments, counted from the front and checked."""
-    if type(argnums) is int and 0 <= argnums < count:
-        return (argnums,)
     given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for i in given:
         if not isinstance(i, (int, np.integer)):
