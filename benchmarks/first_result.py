@@ -43,7 +43,8 @@ from workloads_models import (  # noqa: E402
 
 def tiny(lib: Library) -> Call:
     """One operation and a sum."""
-    return jitted(lib, lambda x: lib.np.sum(x * 2.0), normal(8))
+    xp = lib.np
+    return jitted(lib, lambda x: xp.sum(x * 2.0), normal(8))
 
 
 def mlp(lib: Library) -> Call:

@@ -49,11 +49,11 @@ def is_plain(fun: FunctionType, light: bool) -> bool:
         if len(_plain) > 4096:
             _plain.clear()
         found = _plain[id(code), light] = code, _is_plain(code, fun, light)
-    return found[1]
+    return found[1] and all([_holds_familiar(cell) for cell in fun.__closure__ or ()])
 
 
 def _is_plain(code: CodeType, fun: FunctionType, light: bool) -> bool:
-    if code.co_freevars or any([isinstance(c, CodeType) for c in code.co_consts]):
+    if any([isinstance(c, CodeType) for c in code.co_consts]):
         return False
     if not (light or _JUMPS.isdisjoint(code.co_code[::2])):
         return False
@@ -62,17 +62,31 @@ def _is_plain(code: CodeType, fun: FunctionType, light: bool) -> bool:
 
 
 def _is_familiar(name: str, scope: dict[str, Any], is_read: bool) -> bool:
-    """Whether what a name may stand for is left alone: a function of a library, a number, a method
-    of arrays; `is_read` says that it is more than an attribute, `sum` and not `np.sum`."""
+    """Whether what a name may stand for is left alone; `is_read` says that it is more than an
+    attribute, `sum` and not `np.sum`."""
     if name in _MADE:
         return False
     value = scope.get(name, scope)
     if value is scope:
         return not (is_read and hasattr(builtins, name))
+    return _is_left_alone(value)
+
+
+def _holds_familiar(cell: types.CellType) -> bool:
+    try:
+        return _is_left_alone(cell.cell_contents)
+    except ValueError:  # it is empty
+        return False
+
+
+def _is_left_alone(value: object) -> bool:
+    """Whether rewriting changes no use of a value: a function of a library, a number, an array."""
     if isinstance(value, (int, float, complex, str, np.ndarray)):
         return True
     if not (callable(value) or isinstance(value, types.ModuleType)):
         return not hasattr(value, "__dict__")  # an object may have methods of the user's
+    if getattr(value, "__name__", "") in _MADE:
+        return False
     owner = getattr(value, "__module__", None) or getattr(value, "__name__", "")
     return str(owner).partition(".")[0] in _FAMILIAR
 

@@ -17,6 +17,9 @@ import fgrad
 def loss(w, x):
     return np.mean(np.tanh(x @ w) ** 2)
 
+def closing_over(c):
+    return lambda w, x: np.sum(w * c)
+
 f = fgrad.jit({function})
 for _ in range(4):
     f(np.ones((3, 4)), np.ones((5, 3)))
@@ -29,7 +32,12 @@ print([name for name in heavy if name in sys.modules])
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="LLVM loads the code elsewhere")
 @pytest.mark.parametrize(
-    "function", ["lambda w, x: np.sum(np.sin(w)) + 1", "fgrad.value_and_grad(loss)"]
+    "function",
+    [
+        "lambda w, x: np.sum(np.sin(w)) + 1",
+        "fgrad.value_and_grad(loss)",
+        "closing_over(np.ones(4))",
+    ],
 )
 def test_what_a_second_process_loads(function: str, tmp_path: Path) -> None:
     environment = {**os.environ, "FGRAD_CACHE_DIR": str(tmp_path), "FGRAD_CACHE": "1"}
