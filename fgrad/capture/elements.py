@@ -14,11 +14,14 @@ import numpy as np
 
 from fgrad.capture.aliases import is_some
 from fgrad.capture.values import as_tracer, is_unknown
+from fgrad.config import config
 from fgrad.numpy.at_indexing import at
+from fgrad.numpy.bounds import checking
 from fgrad.numpy.promote import weakened
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
+from fgrad.tracing.thread_state import THREAD
 
 IN_PLACE: dict[str, Callable[[object, object], object]] = {
     "Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,
@@ -72,6 +75,11 @@ def _number(x: Any) -> Any:
     return operator.index(known) if known is not None else x
 
 
+def checks() -> bool:
+    """Whether indices are checked when the program runs; those in conditions of loops are not."""
+    return config.check_bounds and not any([body.decides for body in THREAD.state.bodies])
+
+
 def item(x: Any, index: Any) -> Any:
     """`x[index]`."""
     if isinstance(index, (tuple, slice)):
@@ -80,9 +88,8 @@ def item(x: Any, index: Any) -> Any:
         return x[index]
     if isinstance(x, (list, tuple)):
         return _listed(x, index)
-    if isinstance(x, np.ndarray):
-        return at(x)[index].get()
-    return x[index]
+    with checking(checks()):
+        return at(x)[index].get() if isinstance(x, np.ndarray) else x[index]
 
 
 def _listed(items: list[Any] | tuple[Any, ...], index: Any) -> Any:
@@ -96,7 +103,8 @@ def _listed(items: list[Any] | tuple[Any, ...], index: Any) -> Any:
         raise not_recorded("a list of unlike items is read at a traced place")
     traced = Tracer in kinds
     whole: Any = np.stack(list(items)) if traced else np.asarray(items)
-    out = whole[index] if traced else at(whole)[index].get()
+    with checking(checks()):
+        out = whole[index] if traced else at(whole)[index].get()
     if out.shape:  # it is one of them, and which one is not known
         olds = [x for x in items if isinstance(x, Tracer)]
         is_some(out, olds or [as_tracer(whole)], "the element of a list")
@@ -108,7 +116,8 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     if isinstance(index, (tuple, slice)):
         index = _settled(index)
     if isinstance(x, Tracer):
-        x[index] = value
+        with checking(checks()):
+            x[index] = value
         return
     changes(x)
     if isinstance(x, (list, dict)) and has_unknown(index):

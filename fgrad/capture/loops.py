@@ -373,7 +373,7 @@ def _traced(
         index, rest = (inputs[0], inputs[1:]) if indexed else (None, inputs)
         given = [x.handle() for x in rest[: len(avals)]]
         with Body(builder, roots, rest[len(avals) :]) as inner:
-            inner.entered = given
+            inner.entered, inner.decides = given, not writes
             outs = _stepped(step, index, inner, plan.bind(given), catches)
             if writes:
                 outs = [*outs, *[root.handle() for root in roots]]

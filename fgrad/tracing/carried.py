@@ -39,6 +39,7 @@ class Body:
     def __init__(self, builder: Builder, roots: Sequence[Tracer], inputs: Sequence[Tracer]) -> None:
         self.builder, self.roots, self.inputs = builder, roots, inputs
         self.made: dict[int, Any] = {}  # lists and the like that were made inside
+        self.decides = False  # whether it is the condition of a loop
         self.entered: list[Any] = []  # the handles that variables have where it begins
         self.saved: list[tuple[Any, ...]] = []
 

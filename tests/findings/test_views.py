@@ -169,8 +169,9 @@ def test_buffers_that_cannot_be_seen_are_refused() -> None:
         y[0] = x[0]
         return np.sum(y[:1] * x[:1])
 
-    with pytest.raises(ValueError, match=r"sequence|plain NumPy array"):
+    with fgrad.config.override(capture=False), pytest.raises(ValueError, match="sequence"):
         fgrad.grad(f)(A)
+    np.testing.assert_array_equal(fgrad.grad(f)(A), [2.0, 0, 0, 0])
     with pytest.raises(ValueError, match=r"sequence|plain NumPy array"):
         fgrad.jit(f, capture=False)(A)
     assert fgrad.jit(f)(A) == 1.0
@@ -212,8 +213,11 @@ def test_a_plain_array_is_written_after_a_view_of_it_was_used() -> None:
     assert fgrad.jit(small)(m) == 2.0
     np.testing.assert_array_equal(fgrad.grad(small)(m), np.full((2, 2), 0.5))
     for transform in (fgrad.jit, fgrad.grad):
-        with pytest.raises(ValueError, match="read-only"):
+        with fgrad.config.override(capture=False), pytest.raises(ValueError, match="read-only"):
             transform(large)(np.ones(2999))
+        assert np.all(
+            transform(large)(np.ones(2999)) == (1499.5 if transform is fgrad.jit else 0.5)
+        )
     c = np.ones(3000)
     fgrad.grad(lambda x: np.sum(x * c[1:]))(np.ones(2999))
     c[:] = 2  # again writable

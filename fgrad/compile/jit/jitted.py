@@ -31,7 +31,16 @@ from fgrad.compile.jit.effects import Effects, Watched, called_back, split_write
 from fgrad.compile.jit.entries import Call, DeviceCalls, Entry, Given, Short, Signature
 from fgrad.compile.jit.native import learn
 from fgrad.compile.jit.recent import RECENT, Use
-from fgrad.compile.jit.static_arguments import Static, as_tuple, completed, known_by_name, typed
+from fgrad.compile.jit.static_arguments import (
+    ASKED_FOR_VALUES,
+    Static,
+    as_tuple,
+    checked_integers,
+    completed,
+    known_by_name,
+    typed,
+    with_integers,
+)
 from fgrad.compile.jit.texts import (
     changes_often,
     described,
@@ -42,10 +51,9 @@ from fgrad.compile.jit.texts import (
     unsupported,
 )
 from fgrad.config import config
-from fgrad.errors import ArgumentError, RetraceWarning, UnsupportedTypeError
+from fgrad.errors import ArgumentError, FgradError, RetraceWarning, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
-from fgrad.ops.checked import in_range_of
 from fgrad.trace import Tracer, trace
 from fgrad.tracing.capturing import captured_or_plain, user_form
 from fgrad.tracing.device_tracing import device_of, lift, lower
@@ -165,6 +173,21 @@ class Jitted(NativeCallable):
     ) -> Call:
         """Any call, by the whole key: containers, numbers, static arguments, tracers; traced if it
         is the first of its kind."""
+        try:
+            return self._call_of(args, kwargs, short)
+        except ASKED_FOR_VALUES:
+            before = self.static_argnums, self.static_argnames
+            more = with_integers(self.fun, *before, args, kwargs)
+            if self.capture is False or not config.capture or more == before:
+                raise
+            self.static_argnums, self.static_argnames = more
+            try:
+                return self._call_of(args, kwargs, None)
+            except FgradError:
+                self.static_argnums, self.static_argnames = before
+            raise
+
+    def _call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any], short: Short | None) -> Call:
         signature = self._signature(args, kwargs)
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
         avals = [aval_of(x) for x in leaves]
@@ -183,7 +206,7 @@ class Jitted(NativeCallable):
         if short is not None and not captured:
             self._file(short.key, entry)
         if entry.fits:
-            leaves = _checked_integers(entry.fits, leaves)
+            leaves = checked_integers(entry.fits, leaves)
         return Call(entry, leaves, captured, Given(args, kwargs, signature.leaves), None)
 
     def _answer(self, call: Call) -> Any:
@@ -462,19 +485,6 @@ class Jitted(NativeCallable):
         if self.changes == MANY_CHANGES:
             text = changes_often(self._name, MANY_CHANGES, before.watches.changed())
             warn_user(text, RetraceWarning)
-
-
-def _checked_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> list[Any]:
-    """Python integers must fit the dtypes that they meet: NumPy's OverflowError, in its words."""
-    checked = list(leaves)
-    for leaf, dtypes in fits.items():
-        for dtype in dtypes:
-            x: Any = checked[leaf]
-            if isinstance(x, Tracer):
-                checked[leaf] = in_range_of(x, dtype)
-            else:
-                dtype.type(int(x))
-    return checked
 
 
 def _recorded(entry: Entry, inputs: list[Any], count: int) -> Sequence[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import MethodType
@@ -12,7 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.base.pickling import label_of
-from fgrad.errors import StaticArgumentError
+from fgrad.errors import (
+    CaptureError,
+    StaticArgumentError,
+    TracedArrayError,
+    TracedBoolError,
+    TracedIndexError,
+)
+from fgrad.ops.checked import in_range_of
+from fgrad.trace import Tracer
+
+# Python needed the number behind a traced value: perhaps that of an integer among the arguments.
+ASKED_FOR_VALUES = (TracedIndexError, TracedArrayError, TracedBoolError, CaptureError)
 
 
 def as_tuple(x: Any, kind: Any) -> tuple[Any, ...]:
@@ -47,6 +58,36 @@ def completed(
     by_num = [positional[k] for k in nums if -len(positional) <= k < len(positional)]
     by_name = [positional.index(n) for n in names if n in positional]
     return tuple(dict.fromkeys([*nums, *by_name])), tuple(dict.fromkeys([*names, *by_num]))
+
+
+def with_integers(
+    fun: Callable[..., Any],
+    nums: tuple[int, ...],
+    names: tuple[str, ...],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The static arguments, and those that are integers, where these decide shapes."""
+
+    def is_integer(x: object) -> bool:
+        return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+
+    more = tuple([k for k, x in enumerate(args) if is_integer(x) and k not in nums])
+    named = tuple([name for name, x in kwargs.items() if is_integer(x) and name not in names])
+    return completed(fun, (*nums, *more), (*names, *named))
+
+
+def checked_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> list[Any]:
+    """Python integers must fit the dtypes that they meet: NumPy's OverflowError, in its words."""
+    checked = list(leaves)
+    for leaf, dtypes in fits.items():
+        for dtype in dtypes:
+            x: Any = checked[leaf]
+            if isinstance(x, Tracer):
+                checked[leaf] = in_range_of(x, dtype)
+            else:
+                dtype.type(int(x))
+    return checked
 
 
 def known_by_name(fun: Any, statics: Sequence[tuple[Hashable, Static]]) -> dict[str, Any]:
