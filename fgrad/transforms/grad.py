@@ -9,7 +9,6 @@ import functools
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -234,10 +233,10 @@ def _names(
 
 def _scalar_result(
     builder: Builder, out: PyTree, fun: Callable[..., PyTree], holomorphic: bool
-) -> tuple[Value, Value]:
+) -> tuple[Value, PyTree]:
     """The result as the trace sees it, and as the enclosing context does."""
     if type(out) is Tracer and out.builder is builder and out.memory is None and not holomorphic:
-        value = out.value
+        value: PyTree = out.value
         if type(value) is np.float64:
             return out, value
     out = builder.lift(_checked_result(out, fun, holomorphic))
@@ -280,15 +279,15 @@ def _describe(out: object) -> str:
 
 
 @quiet
-def _pull_scalar(tape: Tape, value: Value, values: list[Value], holomorphic: bool) -> list[Value]:
+def _pull_scalar(tape: Tape, value: PyTree, values: list[Value], holomorphic: bool) -> list[Value]:
     """The gradient for each differentiated leaf."""
-    seed = _ONE if type(value) is np.float64 else value.dtype.type(1.0)
+    seed: PyTree = _ONE if type(value) is np.float64 else value.dtype.type(1.0)
     if type(value) is Tracer:
         seed = on_same_device(seed, value)
     pulled = pull_selected(tape, (seed,), release=True)
-    gradient = []
+    gradient: list[Value] = []
     for found, x in zip(pulled, values, strict=True):
-        ct: Any = plain(found) if type(found) is Selected else found
+        ct: PyTree = plain(found) if type(found) is Selected else found
         if type(ct) is not np.ndarray or type(x) is not np.ndarray:
             ct = on_same_device(zeros_like(x) if ct is None else ct, x)
         if ct.dtype.kind == "c":

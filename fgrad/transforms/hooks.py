@@ -7,7 +7,7 @@ tag(h, "hidden");   grad_wrt_tags(loss)(w)["hidden"]         dloss/dh
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -17,6 +17,7 @@ from fgrad.base.pickling import pickles_as_call
 from fgrad.config import without_jit
 from fgrad.errors import ArgumentError, CustomRuleError
 from fgrad.ir import traits
+from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import NOT_LINEAR, Opaque, Primitive
 from fgrad.ops.elementwise import add
 from fgrad.trace import Value, bind
@@ -24,7 +25,7 @@ from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.closure_capture import held
 from fgrad.transforms.core.wrap import as_value, function_name, named_like
 from fgrad.transforms.custom.function import line_of
-from fgrad.transforms.custom.vjp import custom_vjp
+from fgrad.transforms.custom.vjp import CustomVjp
 from fgrad.transforms.grad import grad
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import ArrayLike, EqnParams, P, PyTree
@@ -61,9 +62,23 @@ tap_p = Primitive(
     params=("hook",),
     scalar="stop_gradient",
 )
-tap_p.type_rule(lambda x, hook: x)
-tap_p.evaluate(lambda x, hook: x)
-tap_p.jvp(lambda primals, tangents, out, hook: tangents[0])
+
+
+@tap_p.type_rule
+def _(x: Aval, hook: Hook) -> Aval:
+    return x
+
+
+@tap_p.evaluate
+def _(x: Value, hook: Hook) -> Value:
+    return x
+
+
+@tap_p.jvp
+def _(_primals: object, tangents: Sequence[Value | None], _out: object, hook: Hook) -> Value | None:
+    return tangents[0]
+
+
 tap_p.refuse("transpose", NOT_LINEAR)
 
 
@@ -130,8 +145,18 @@ def tap(
 
 def _with_closure(on_cotangent: Callable[[PyTree], PyTree]) -> Callable[[PyTree], PyTree]:
     """The identity with a hook that reads traced values: these are operands of a custom rule."""
-    identity = custom_vjp(lambda x: x)
-    identity.defvjp(lambda x: (x, None), lambda _, ct: (Hook(on_cotangent)(ct),))
+
+    def same(x: PyTree) -> PyTree:
+        return x
+
+    def forward(x: PyTree) -> tuple[PyTree, None]:
+        return x, None
+
+    def backward(_residuals: None, ct: Value) -> tuple[PyTree]:
+        return (Hook(on_cotangent)(ct),)
+
+    identity = CustomVjp(same)
+    identity.defvjp(forward, backward)
     identity.name = f"tap with {function_name(on_cotangent)}"
     return identity
 
@@ -167,7 +192,7 @@ _COLLECTORS = _Collectors()
 
 
 @contextmanager
-def _collecting(collector: _Collector) -> Iterator[None]:
+def _collecting(collector: _Collector) -> Generator[None]:
     saved, _COLLECTORS.innermost = _COLLECTORS.innermost, collector
     try:
         with without_jit.block():  # programs have no tags in them

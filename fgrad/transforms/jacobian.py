@@ -207,7 +207,8 @@ def _basis(values: Sequence[Value]) -> list[np.ndarray]:
     """For each value, its part of all standard basis vectors, stacked along axis 0; then, if these
     contain zeros, masks of their nonzeros."""
     sizes = [int(np.prod(v.shape, dtype=int)) for v in values]
-    total, at, parts = sum(sizes), 0, []
+    total, at = sum(sizes), 0
+    parts: list[np.ndarray] = []
     for v, n in zip(values, sizes, strict=True):
         eye = np.eye(total, n, -at, dtype=v.dtype)
         parts.append(eye.reshape((total, *v.shape)))
@@ -217,7 +218,8 @@ def _basis(values: Sequence[Value]) -> list[np.ndarray]:
 
 def _split(x: Value, axis: int, shapes: Sequence[tuple[int, ...]]) -> list[Value]:
     """Split an axis into pieces and reshape each piece."""
-    pieces, at = [], 0
+    pieces: list[Value] = []
+    at = 0
     for shape in shapes:
         n = int(np.prod(shape, dtype=int))
         start = tuple(at if a == axis else 0 for a in range(len(x.shape)))

@@ -136,7 +136,11 @@ class Batch(NamedTuple):
 
     def gradients(self, mapped: Sequence[Value]) -> list[Value]:
         """The leaves of the gradients for some examples, batched axes first."""
-        gradient = grad(lambda p, m: self.one(p, m))
+
+        def one(params: Sequence[PyTree], mapped: Sequence[Value]) -> PyTree:
+            return self.one(params, mapped)
+
+        gradient = grad(one)
         found = vmap(gradient, in_axes=(None, 0))(tuple(self.params), tuple(mapped))
         return tree.leaves(found)
 
@@ -157,8 +161,9 @@ def _batch(
 ) -> Batch:
     """The arguments of a call, sorted."""
     positions = normal_argnums(argnums, len(args), "per_sample_grad")
-    alike = in_axes is None or isinstance(in_axes, int)
-    axes = [in_axes] * len(args) if alike else list(in_axes)  # type: ignore[arg-type]
+    axes: list[PyTree] = (
+        [in_axes] * len(args) if in_axes is None or isinstance(in_axes, int) else list(in_axes)
+    )
     if len(axes) != len(args):
         raise ArgumentError(
             f"per_sample_grad: in_axes={in_axes!r} has {len(axes)} entries, but there are "
@@ -216,8 +221,10 @@ def _bytes_of_one(batch: Batch) -> int:
     """The memory that the gradient of one example takes."""
 
     def one(*example: Value) -> list[Value]:
-        gradient = grad(lambda p: batch.one(p, example))
-        return tree.leaves(gradient(tuple(batch.params)))
+        def loss(params: Sequence[PyTree]) -> PyTree:
+            return batch.one(params, example)
+
+        return tree.leaves(grad(loss)(tuple(batch.params)))
 
     avals = [without_axis(aval_of(x), 0) for x in batch.mapped]
     return peak_bytes(trace(one, avals, "example").program)
@@ -244,7 +251,7 @@ def _clipped(gradients: Sequence[Value], most: float) -> list[Value]:
     limit, one = norms.dtype.type(most), norms.dtype.type(1)
     large = ew.gt(norms, limit)
     factors = ew.select(large, ew.div(limit, ew.select(large, norms, one)), one)
-    out = []
+    out: list[Value] = []
     for g in gradients:
         scale = ew.convert(factors, g.dtype) if g.dtype != norms.dtype else factors
         spread = broadcast(scale, tuple(g.shape), (0,)) if len(g.shape) > 1 else scale

@@ -15,6 +15,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import note_read_only
+from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, BatchSizeError
@@ -285,9 +286,9 @@ def _prefix(axes: PyTree, whole: PyTree, what: str) -> list[int | None]:
 def _in_axes(
     in_axes: PyTree, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
 ) -> list[int | None]:
-    if isinstance(in_axes, list):
+    if is_list(in_axes):
         in_axes = tuple(in_axes)
-    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+    if is_tuple_like(in_axes) and len(in_axes) != len(args):
         raise ArgumentError(
             f"vmap: in_axes={in_axes!r} has {len(in_axes)} entries, but there are "
             f"{len(args)} positional arguments."
@@ -357,7 +358,7 @@ def _batch_size(
     return found.pop()
 
 
-def _place(size: int, x: Value, dim: int | None, place: Any, name: str) -> Value:
+def _place(size: int, x: Value, dim: int | None, place: int | None, name: str) -> Value:
     """A result with its batched axis where `out_axes` says."""
     if place is None:
         if dim is not None:

@@ -181,7 +181,7 @@ def _forward(
     wanted = tuple([bool(m and f) for m, f in zip(mask, inexact, strict=True)])
     programs = vjp_programs(program, wanted)
     outs = call(programs.forward, values, device)
-    return outs[: programs.count], Saved(programs, wanted, outs[programs.count :])
+    return outs[: programs.results], Saved(programs, wanted, outs[programs.results :])
 
 
 def _save(

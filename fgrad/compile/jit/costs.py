@@ -96,7 +96,7 @@ def _residual_bytes(program: Program) -> int | None:
     except MissingRuleError:
         return None
     given = set(pair.forward.inputs)
-    kept = {a for a in pair.forward.outputs[pair.count :] if isinstance(a, Var)} - given
+    kept = {a for a in pair.forward.outputs[pair.results :] if isinstance(a, Var)} - given
     return sum([bytes_of(v.aval) for v in kept])
 
 

@@ -63,7 +63,7 @@ from fgrad.tracing.outside.hidden import Hidden, Inputs, candidates, trace_with_
 from fgrad.tracing.outside.watches import Number, Watches
 from fgrad.tracing.outside.world import world_of
 from fgrad.tracing.record import TracedProgram
-from fgrad.transforms.core.arguments import is_array
+from fgrad.transforms.core.arguments import is_writable
 from fgrad.transforms.core.wrap import argument_names
 
 _INT_TYPES = (int, np.integer)
@@ -192,7 +192,7 @@ class Jitted(NativeCallable):
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
         avals = [aval_of(x) for x in leaves]
         structure = tree.exact(signature.treedef)
-        arrays = tuple([k for k, x in enumerate(leaves) if not avals[k].shape and is_array(x)])
+        arrays = tuple([k for k, x in enumerate(leaves) if not avals[k].shape and is_writable(x)])
         key = (config.epoch, structure, tuple(avals), arrays, signature.statics)
         entry = self._entry(key)
         captured: Sequence[Tracer] = ()
@@ -377,7 +377,7 @@ class Jitted(NativeCallable):
         out_trees: list[tree.TreeDef] = []
         effects: list[Effects] = []
         avals = [aval_of(x) for x in leaves]
-        arrays = [is_array(x) for x in leaves]
+        arrays = [is_writable(x) for x in leaves]
         name = self._name
         names = functools.partial(self._names, signature)
         host = on_host(self.device) and not any([isinstance(x, OnDevice) for x in leaves])

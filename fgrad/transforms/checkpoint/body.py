@@ -10,7 +10,7 @@ from outside are what they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Program
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind, trace
 from fgrad.tracing.layouts import mark, orders_known
-from fgrad.tracing.record import Record, passed_by
+from fgrad.tracing.record import Record, new, passed_by
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.core.arguments import refuse_writes
 from fgrad.transforms.core.outer_context import Beneath
@@ -30,7 +30,6 @@ from fgrad.transforms.core.tape import Tape, active_values
 from fgrad.transforms.core.wrap import as_value
 from fgrad.typing import EqnParams, PyTree
 
-_new = tuple.__new__  # skips the named tuple's own constructor
 _ARRAYS = (np.ndarray, np.generic)
 
 
@@ -38,8 +37,8 @@ class Step(NamedTuple):
     """An equation of a body: the fields of a record, without values, and how to compute it."""
 
     prim: Primitive
-    operands: Sequence[Any]
-    values: Sequence[Any]
+    operands: Sequence[PyTree]
+    values: Sequence[PyTree]
     params: EqnParams
     outs: Sequence[int]
     loc: RawLoc | Loc
@@ -80,7 +79,7 @@ class Body:
         self.needed = [bool(needed[k]) for k in self.inputs]  # inputs that the pullback reads
         self.program: Program | None = None
 
-    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+    def __getstate__(self) -> tuple[None, dict[str, object]]:
         state = {name: getattr(self, name) for name in self.__slots__}
         state["steps"] = [step._replace(loc=resolve(step.loc)) for step in self.steps]
         return None, state
@@ -148,16 +147,16 @@ def _step(record: Record, needed: bytearray) -> Step:
             values = [None if i in reads else x for i, x in enumerate(values)]
         reads_out = any([y is not None and type(y) is not Aval for y in results])
     computed = saves or reads_out or prim.effect or any([needed[k] for k in outs])
-    last = []
+    last: list[int] = []
     for k in operands if computed else [operands[i] for i in reads]:
         if type(k) is int and not needed[k]:
             needed[k] = 1
             last.append(k)
     fields = (prim, operands, values, params, outs, loc, via, computed, reads, reads_out, last)
-    return _new(Step, fields)
+    return new(Step, fields)
 
 
-def _filled(step: Step, env: list[Any], active: bytearray) -> Record:
+def _filled(step: Step, env: list[PyTree], active: bytearray) -> Record:
     """The record of an equation; `env` holds the values that are still needed."""
     prim, operands, values, params, outs, loc, via, computed, reads, reads_out, last = step
     results: Sequence[Value | None] = UNREAD
@@ -179,10 +178,10 @@ def _filled(step: Step, env: list[Any], active: bytearray) -> Record:
         values = [env[x] if i in reads else values[i] for i, x in enumerate(operands)]
     for k in last:
         env[k] = None
-    return _new(Record, (prim, operands, values, params, outs, results, loc, via))
+    return new(Record, (prim, operands, values, params, outs, results, loc, via))
 
 
-def _saved(step: Step, xs: list[Value], env: list[Any], active: bytearray) -> Record:
+def _saved(step: Step, xs: list[Value], env: list[PyTree], active: bytearray) -> Record:
     """The record of an equation that keeps residuals of its own."""
     prim, operands, params, outs = step.prim, step.operands, step.params, step.outs
     traced = [type(x) is int and bool(active[x]) for x in operands]
@@ -221,7 +220,7 @@ class Ran(NamedTuple):
 
     body: Body
     operands: list[Value]  # what it closes over, then its traced arguments
-    results: list[Value]  # as they are without the trace
+    results: list[PyTree]  # as they are without the trace
     traced: list[bool]
     treedef: tree.TreeDef
     builder: Builder | None  # the trace that all operands belong to, if it takes bodies
@@ -252,7 +251,7 @@ def run_body(
             captured = list(builder.captures.values())
             body = Body(builder, [*[found[2] for found in captured], *builder.inputs], outs)
             traced = [type(y) is Tracer for y in outs]
-            results: list[Any] = [y.value if type(y) is Tracer else y for y in outs]
+            results: list[PyTree] = [y.value if type(y) is Tracer else y for y in outs]
             operands = [*[found[1] for found in captured], *given]
             owner = _owner(operands) if captured else within
             return Ran(body, operands, results, traced, treedef, owner)
@@ -274,7 +273,7 @@ def append(prim: Primitive, builder: Builder, ran: Ran, policy: Opaque | None) -
         for x, read in zip(ran.operands, body.needed, strict=True)
     ]
     numbers = [x.index if type(x) is Tracer else x for x in ran.operands]
-    results: list[Any] = [
+    results: list[PyTree] = [
         builder.new(y, None) if traced else y
         for y, traced in zip(ran.results, ran.traced, strict=True)
     ]
@@ -283,7 +282,7 @@ def append(prim: Primitive, builder: Builder, ran: Ran, policy: Opaque | None) -
     params = {"program": body, "policy": policy}
     unread = (None,) * len(outs)
     record = (prim, numbers, values, params, outs, unread, here(), THREAD.state.via)
-    builder.records.append(_new(Record, record))
+    builder.records.append(new(Record, record))
     for y, in_order in zip(made, body.orders, strict=True):
         if not in_order:
             mark(y, False)

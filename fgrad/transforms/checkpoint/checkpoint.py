@@ -166,7 +166,7 @@ def bind_checkpoint(program: Program, operands: Values, policy: Saving) -> tuple
 
 def _chosen(builder: Builder, policy: Policy) -> list[Tracer]:
     """The results of recorded equations that a policy saves."""
-    found = []
+    found: list[Tracer] = []
     for prim, _, values, params, outs, results, _, _ in builder.records:
         kept = {k: v for k, v in params.items() if k != "saved"}
         if prim.save is None and policy(prim, *[aval_of(x) for x in values], **kept):

@@ -323,7 +323,7 @@ def segments_of(program: Program, parts: int) -> list[Segment]:
 def _edges(program: Program, parts: int) -> list[int]:
     count = len(program.eqns)
     made = [sum([bytes_of(v.aval) for v in e.outputs]) + 1 for e in program.eqns]
-    before = np.concatenate([[0], np.cumsum(made)])
+    before: list[int] = [0, *np.cumsum(made).tolist()]
     alive = live_bytes(program)
     edges = [0]
     reach = math.ceil(before[-1] / parts / 3)

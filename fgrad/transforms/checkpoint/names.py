@@ -28,7 +28,11 @@ def checkpoint_name(x: PyTree, name: str) -> PyTree:
         >>> float(fgrad.grad(fgrad.checkpoint(f, policy=keep))(0.0) / np.cos(1.0))
         1.0
     """
-    return tree.map(lambda leaf: lower(bind(NAME, as_value(leaf), name=str(name))), x)
+
+    def one(leaf: object) -> PyTree:
+        return lower(bind(NAME, as_value(leaf), name=str(name)))
+
+    return tree.map(one, x)
 
 
 @NAME.type_rule
@@ -42,7 +46,7 @@ def _(x: Value, name: str) -> Value:
 
 
 @NAME.jvp
-def _(_primals: object, tangents: Sequence[Value], _out: object, name: str) -> Value | None:
+def _(_primals: object, tangents: Sequence[Value | None], _out: object, name: str) -> Value | None:
     return None if tangents[0] is None else bind(NAME, tangents[0], name=name)
 
 

@@ -19,7 +19,6 @@ from fgrad.ops.control import scan
 from fgrad.ops.shape import concatenate, reshape
 from fgrad.trace import Value
 from fgrad.transforms.checkpoint.checkpoint import Saving, bind_checkpoint
-from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 from fgrad.transforms.control.chunks import part
 from fgrad.transforms.control.common import split_list
 from fgrad.transforms.core.derived_programs import derived_program

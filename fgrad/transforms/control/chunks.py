@@ -17,7 +17,9 @@ from fgrad.ops.control import scan
 from fgrad.ops.families import ADD
 from fgrad.ops.shape import concatenate, reshape, slice_
 from fgrad.trace import Tracer, Value, bind, innermost, trace
-from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules of loops
+from fgrad.transforms.control import jvp, vjp, vmap
+
+RULES = jvp, vjp, vmap  # those of loops, which are set when these modules are imported
 
 Many = Callable[[Sequence[Value]], list[Value]]
 
@@ -46,7 +48,7 @@ class Chunks(NamedTuple):
     """How a batch is cut: whole chunks of a length, and a rest."""
 
     length: int
-    count: int
+    whole: int
     rest: int
 
 
@@ -72,7 +74,7 @@ def map_chunks(many: Many, values: Sequence[Value], chunks: Chunks) -> list[Valu
         starts = range(0, whole + rest, length)
         parts = [many([x[k : k + length] for x in values]) for k in starts]
         return [_joined(column) for column in zip(*parts, strict=True)]
-    found = []
+    found: list[list[Value]] = []
     if count:
         stacks = _loop(many, [], _blocks(values, chunks), count)
         found.append([reshape(y, (whole, *y.shape[2:])) for y in stacks])
@@ -93,7 +95,7 @@ def sum_chunks(many: Many, values: Sequence[Value], chunks: Chunks) -> list[Valu
         return totals
     first = many([part(x, 0, length) for x in values])
     others = [part(x, length, length * count) for x in values]
-    blocks = _blocks(others, chunks._replace(count=count - 1))
+    blocks = _blocks(others, chunks._replace(whole=count - 1))
     totals = list(_loop(many, first, blocks, count - 1))
     if rest:
         last = many([part(x, length * count, length * count + rest) for x in values])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fgrad.ir.aval import Aval
-from fgrad.ir.program import Atom, Program, Var
+from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.trace import Value
 from fgrad.transforms.core.derived_programs import (
@@ -20,7 +20,8 @@ Dims = Sequence["int | None"]
 
 def split_list(values: Sequence[R], *counts: int) -> list[list[R]]:
     """Consecutive parts of the given lengths, and the rest."""
-    parts, start = [], 0
+    parts: list[list[R]] = []
+    start = 0
     for n in counts:
         parts.append(list(values[start : start + n]))
         start += n
@@ -64,7 +65,7 @@ def known_values(values: Values, avals: Sequence[Aval]) -> list[Value]:
 def restricted(program: Program, inputs: tuple[Var, ...], outputs: tuple[Atom, ...]) -> Program:
     """The part of a program that some outputs need."""
     live = {a for a in outputs if type(a) is Var}
-    kept = []
+    kept: list[Eqn] = []
     for eqn in reversed(program.eqns):
         if any([v in live for v in eqn.outputs]):
             kept.append(eqn)

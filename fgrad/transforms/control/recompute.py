@@ -35,13 +35,13 @@ def economical(programs: VjpPrograms, n_fixed: int, n_carry: int) -> VjpPrograms
         n_carry: how many of the following are carried, and would have to be stacked.
     """
     forward = programs.forward
-    wanted = forward.outputs[programs.count :]
+    wanted = forward.outputs[programs.results :]
     kept = _Choice(forward, n_fixed, n_carry).kept(wanted)
     if len(kept) >= len(dict.fromkeys(wanted)) and all([a in kept for a in wanted]):
         return programs
     remade = forward.replace(inputs=tuple(kept), outputs=wanted)
     remade = remade.replace(eqns=_between(forward.eqns, kept, wanted))
-    small = forward.replace(outputs=(*forward.outputs[: programs.count], *kept))
+    small = forward.replace(outputs=(*forward.outputs[: programs.results], *kept))
 
     both = join_supports(programs.backward, programs.supports)
 

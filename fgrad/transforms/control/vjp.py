@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.kinds import is_any
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Lit, Program, Var
 from fgrad.ir.walk import has_effect
@@ -84,7 +85,7 @@ def _residuals(programs: VjpPrograms, n_fixed: int) -> Residuals:
     fixed: dict[Atom, int] = {}
     extra: dict[Atom, int] = {}
     places: list[tuple[str, int]] = []
-    for atom in forward.outputs[programs.count :]:
+    for atom in forward.outputs[programs.results :]:
         if atom in number:
             places.append(("input", number[atom]))  # type: ignore[index]
         elif type(atom) is Lit or atom not in varying:
@@ -125,13 +126,13 @@ def _forward_scan(
         # The carry before each step is a residual that must be stacked as well.
         carried = {k for how, k in found.places if how == "input" and first <= k < stop}
         extra += [programs.forward.inputs[k] for k in sorted(carried)]
-        outputs = (*programs.forward.outputs[: programs.count], *extra)
+        outputs = (*programs.forward.outputs[: programs.results], *extra)
         return found, programs.forward.replace(outputs=outputs), sorted(carried)
 
     found, forward, carried = body.derived(key, make)
     c, k, x = split_list(values, n_consts, n_carry)
     outs = scan(forward, params["length"], params["reverse"], c, k, x)
-    results, stacks = outs[: programs.count], outs[programs.count :]
+    results, stacks = outs[: programs.results], outs[programs.results :]
     fixed = run(found.fixed, c)
     position = {number: len(found.extra) + j for j, number in enumerate(carried)}
     residuals: list[Value] = []
@@ -395,7 +396,7 @@ while_p.refuse("transpose", "is transposed by a loop over its steps in the other
 class SavedSwitch(NamedTuple):
     """What the forward branches left: all residuals, of which `layout[b]` are those of branch b."""
 
-    index: Value
+    which: Value
     branches: tuple[Program, ...]
     programs: list[VjpPrograms]
     wanted: Mask
@@ -407,7 +408,7 @@ def _forward_switch(
     values: Values, wanted: Mask, branches: tuple[Program, ...]
 ) -> tuple[tuple[Value, ...], SavedSwitch]:
     index, *operands = values
-    if isinstance(index, (np.integer, np.ndarray)):  # it is known which one is taken
+    if is_any(index, (np.integer, np.ndarray)):  # it is known which one is taken
         branches = (branches[min(max(int(index), 0), len(branches) - 1)],)
         index = INT64.type(0)
     programs = [vjp_programs(branch, wanted) for branch in branches]
@@ -422,11 +423,11 @@ def _forward_switch(
     ]
     outs = switch(index, forward, operands)
     residuals = [*operands, *outs[count:]]
-    layout = []
+    layout: list[list[int]] = []
     for n, f in enumerate(found):
         first = len(operands) + sum(sizes[:n])
         fixed = run(f.fixed, [])
-        row = []
+        row: list[int] = []
         for how, j in f.places:
             if how == "fixed":
                 row.append(len(residuals))
@@ -454,11 +455,11 @@ def _forward_branch(
     singular.
     """
     own = programs.forward.replace(
-        outputs=(*programs.forward.outputs[: programs.count], *found.extra)
+        outputs=(*programs.forward.outputs[: programs.results], *found.extra)
     )
 
     def forward(*values: Value) -> list[Value]:
-        outs, extra = split_list(run(own, values), programs.count)
+        outs, extra = split_list(run(own, values), programs.results)
         before = [_unused(a) for a in every[:first]]
         after = [_unused(a) for a in every[first + len(extra) :]]
         return [*outs, *before, *extra, *after]
@@ -505,7 +506,7 @@ def _pull_switch(
             _backward_branch(b, pull, tuple(p.takes), row, ins, given, kinds, gives)
             for b, pull, p, row in zip(branches, pulls, saved.programs, saved.layout, strict=True)
         ]
-        return switch(saved.index, backward, operands)
+        return switch(saved.which, backward, operands)
 
     return [None, *expand_list(iter(together_later(run_branches, kinds)), saved.wanted)]
 

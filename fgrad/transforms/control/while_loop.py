@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from fgrad.base.kinds import is_tuple_like
 from fgrad.base.source import here, resolve
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import INT64, Aval, aval_of
-from fgrad.ir.program import Atom, Params, Program, Var
+from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.ops.control import Role, while_loop
 from fgrad.ops.elementwise import (
@@ -222,7 +223,7 @@ def plan_of(loop: Loop, traced: Sequence[bool]) -> Plan:
         wanted = tuple(_reached(loop, traced))
         programs = vjp_programs(body, wanted)
         forward = programs.forward
-        made = forward.outputs[programs.count :]
+        made = forward.outputs[programs.results :]
         kept = _needed(loop, _inputs_of(forward, made))
         carries = [k + n for k in kept]
         again = _part(body, n, carries, [body.outputs[k] for k in kept])
@@ -280,11 +281,16 @@ def _part(program: Program, n: int, carries: Sequence[int], outputs: Sequence[At
     return _silent(restricted(program, inputs, tuple(outputs)))
 
 
+def _goes_on(i: Value, *_: Value) -> list[Value]:
+    return [ge(i, ZERO)]
+
+
 def _silent(program: Program) -> Program:
     """The program without side effects, which its first run had."""
     if not any([has_effect(eqn) for eqn in program.eqns]):
         return program
-    live, kept = set(_variables(program.outputs)), []
+    live = set(_variables(program.outputs))
+    kept: list[Eqn] = []
     for eqn in reversed(program.eqns):
         if eqn.prim.effect:
             if not live.isdisjoint(eqn.outputs):
@@ -299,8 +305,9 @@ def _silent(program: Program) -> Program:
 
 
 def _silent_in(x: object) -> object:
-    if isinstance(x, tuple) and any([isinstance(p, Program) for p in x]):
-        return tuple([_silent(p) for p in x])
+    programs = [p for p in x if isinstance(p, Program)] if is_tuple_like(x) else []
+    if programs:
+        return tuple([_silent(p) for p in programs])
     return _silent(x) if isinstance(x, Program) else x
 
 
@@ -464,7 +471,7 @@ def _pulling_programs(
         return [i, top, stack.steps, *stack.stores, *cts]
 
     key = ("while pulling", n_cond, n_body, plan.wanted, cond, pull.given, carried)
-    test = derived_program(body, (*key, "cond"), lambda i, *_: [ge(i, ZERO)], carry, "vjp")
+    test = derived_program(body, (*key, "cond"), _goes_on, carry, "vjp")
     back = derived_program(body, key, step, [*given, INT64_AVAL, *carry], "vjp")
     operands = back.in_avals
     role = body.derived((*key, "role"), lambda: PullsBack(loop, plan, operands, carried))
@@ -504,7 +511,11 @@ def _computed_again(walk: _Walk, stack: _Stack, i: Value) -> _Stack:
         return [at, after, top, steps, *stores, *x]
 
     carry = [at, after, stack.top, stack.steps, *stack.stores, *x]
-    outs = _while(lambda at, *_: lt(at, i), step, carry)
+
+    def before(at: Value, *_: Value) -> Value:
+        return lt(at, i)
+
+    outs = _while(before, step, carry)
     return _Stack(outs[2], outs[3], list(outs[4 : 4 + len(x)]))
 
 
@@ -536,7 +547,11 @@ def _gap(steps: Value, free: Value) -> Value:
         return [r, reach, floor_divide(mul(reach, add(free, r)), r)]
 
     start = [ONE, ONE, add(free, ONE)]
-    _, gap, _ = _while(lambda r, gap, reach: le(reach, steps), step, start)
+
+    def short(_r: Value, _gap: Value, reach: Value) -> Value:
+        return le(reach, steps)
+
+    _, gap, _ = _while(short, step, start)
     return min_(gap, steps)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.base.closures import contents
 from fgrad.base.containers import Edit, Watch, containers_in, put_contents
-from fgrad.base.kinds import is_dict, is_series
+from fgrad.base.kinds import is_array, is_dict, is_series
 from fgrad.base.pickling import Transformed
 from fgrad.base.source import USERS, here, owner_of, resolve, warn_user
 from fgrad.errors import ArgumentWriteError, InPlaceError, LostWriteWarning
@@ -34,7 +34,7 @@ MOST_ITEMS = 1024  # of a container outside that is looked at
 Names = Callable[[], Sequence[str]]
 
 
-def is_array(x: object) -> bool:
+def is_writable(x: object) -> bool:
     """Whether a leaf is an array, which can be written, and not a number."""
     if isinstance(x, Tracer):
         return bool(x.shape) or x.memory is not None
@@ -80,7 +80,7 @@ def _unwritable(x: object) -> tuple[str, str] | None:
         raise immutable(lift(x).aval)
     if isinstance(x, Tracer):
         return None
-    if not isinstance(x, np.ndarray):
+    if not is_array(x):
         return f"is a {type(x).__name__}", "what is written is an array that was made of it."
     if not x.flags.writeable:
         return "is read-only", "NumPy: assignment destination is read-only."
@@ -299,7 +299,7 @@ class Shared:
         self.copied, self.given, self.names = copied, trees[1], names
         self.watch = watched(trees[0])
         for x, leaf, copy in zip(tracers, leaves, copied, strict=True):
-            if not copy and is_array(leaf):
+            if not copy and is_writable(leaf):
                 keep_memory(x)
                 if not is_contiguous(leaf) and isinstance(leaf, np.ndarray):
                     memory_of(x).layout = leaf
@@ -321,7 +321,7 @@ class Shared:
         if not (own or edits):
             return None
         for k in own:
-            if not is_array(self.leaves[k]):
+            if not is_writable(self.leaves[k]):
                 raise unwritable(self.transform, self.names()[k], "is a number", "numbers stay.")
         check_written(own, self.leaves, self.transform, self.names)
         new = [self._known(self.tracers[k], self.names()[k]) for k in own]

@@ -17,7 +17,8 @@ import dis
 import functools
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,12 +78,16 @@ class closing:
             self.builder.captures.pop(key, None)
 
 
-def settled(x: object) -> Any:
+def settled(x: object) -> PyTree:
     """A result of a user's function, where it may be what it closes over, as it is inside."""
     closed = THREAD.state.closed
     if closed is None:
         return x
-    return tree.map(lambda leaf: own(closed, leaf) if type(leaf) is Tracer else leaf, x)
+    return tree.map(partial(_inside, closed), x)
+
+
+def _inside(closed: Builder, leaf: PyTree) -> PyTree:
+    return own(closed, leaf) if type(leaf) is Tracer else leaf
 
 
 def may_close(x: object) -> bool:

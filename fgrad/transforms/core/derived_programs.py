@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
@@ -44,13 +44,13 @@ class JvpProgram(NamedTuple):
 
 
 class VjpPrograms(NamedTuple):
-    """`forward(*inputs)` gives `count` outputs, then residuals; `backward(*residuals, *cts)` takes
-    cotangents of the outputs where `takes` and gives one for each wanted input, of the `kinds`,
-    where None is always zero; `supports` gives those of selected ones."""
+    """`forward(*inputs)` gives `results` outputs, then residuals; `backward(*residuals, *cts)`
+    takes cotangents of the outputs where `takes` and gives one for each wanted input, of the
+    `kinds`, where None is always zero; `supports` gives those of selected ones."""
 
     forward: Program
     backward: Program
-    count: int
+    results: int
     takes: Mask
     supports: Program
     kinds: tuple[int | None, ...]
@@ -89,8 +89,8 @@ class _Replayed(NamedTuple):
     """A program run inside an eager builder; the inputs that are differentiated are its own."""
 
     builder: Builder
-    inputs: list[Any]
-    outs: list[Any]
+    inputs: list[PyTree]
+    outs: list[PyTree]
 
 
 def _replay(program: Program, what: str, values: Sequence[Value], active: Mask) -> _Replayed:
@@ -202,7 +202,8 @@ def with_supports(
             found.extend(supports())
         return found[k]
 
-    results, count = [], 0
+    results: list[PyTree] = []
+    count = 0
     for kind, value in zip(kinds, values, strict=True):
         if not kind:
             results.append(None if kind is None else value)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.kinds import is_any
 from fgrad.base.pickling import Recipe, with_recipe
 from fgrad.base.source import resolve
 from fgrad.errors import ArgumentError, MissingRuleError
@@ -79,13 +80,13 @@ def _part_of(operand: object, value: object, parts: dict[int, Part]) -> Part:
     return _of_constant(value) if found is CONSTANT else found
 
 
-def _of_constant(x: object, depth: int = 0) -> Part:
+def _of_constant(x: PyTree, depth: int = 0) -> Part:
     """Whether a value of an enclosing trace is known to be 0, by its value or by how it is made."""
     while type(x) is Tracer and x.value is not None:
         x = x.value
     if type(x) is Tracer:
         return _of_number(x.builder, x.index, depth)
-    known = isinstance(x, (np.ndarray, np.generic, bool, int, float, complex))
+    known = is_any(x, (np.ndarray, np.generic, bool, int, float, complex))
     return ZERO if known and not np.any(x) else CONSTANT
 
 
@@ -119,7 +120,7 @@ def _results(
     if prim.linear_in is None and prim.holds is not None:
         return _of_programs(prim, params, given, count)
     which = prim.linear_in(params) if callable(prim.linear_in) else prim.linear_in
-    places: Sequence[int] = which if isinstance(which, tuple) else ()
+    places: Sequence[int] = () if which is None or isinstance(which, str) else which
     if which in ("all", "each"):
         places = range(len(given))
     if any([part is LINEAR and k not in places for k, part in enumerate(given)]):

@@ -10,12 +10,13 @@ The function runs once, eagerly, so its values are the residuals and Python cont
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.kinds import is_array
 from fgrad.base.pickling import Transformed, pickles_as_call
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
@@ -62,7 +63,7 @@ class Linearized(NamedTuple):
         )
 
 
-def _likenesses(values: Sequence[Value]) -> list[Any]:
+def _likenesses(values: Sequence[Value]) -> list[PyTree]:
     """Avals in place of values, but of those on a device, which say where their derivatives go."""
     return [x if is_lifted(x) else aval_of(x).strong() for x in values]
 
@@ -107,7 +108,7 @@ def trace_linear(
 
 def _snapshot(x: Value) -> Value:
     """An array of its own: the tape is used later, when the caller may have written into his."""
-    return x.copy("K") if isinstance(x, np.ndarray) else x
+    return x.copy("K") if is_array(x) else x
 
 
 def _single(primals: Sequence[PyTree]) -> tuple[list[Value], tree.TreeDef]:

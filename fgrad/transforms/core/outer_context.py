@@ -8,9 +8,9 @@ the function closes over counts as its value, unless a derivative would get lost
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class _Hidden(threading.local):
 
     builders: tuple[Builder, ...] = ()
     derivatives: str = "refused"
-    trying: tuple[Any, ...] = ()  # custom functions whose rules run to find their closure
+    trying: tuple[PyTree, ...] = ()  # custom functions whose rules run to find their closure
 
 
 HIDDEN = _Hidden()
@@ -66,7 +66,7 @@ class hiding:
 
 
 @contextmanager
-def derivatives(are: str) -> Iterator[None]:
+def derivatives(are: str) -> Generator[None]:
     """A context in which derivatives of what a function closes over are "stopped" or "open"."""
     saved, HIDDEN.derivatives = HIDDEN.derivatives, are
     try:
@@ -241,7 +241,7 @@ class Traced(NamedTuple):
     program: Program
     captured: list[Value]
     treedef: tree.TreeDef
-    results: list[Any] | None
+    results: list[Value] | None
     handles: list[Tracer]
     orders: Orders
 
@@ -275,7 +275,7 @@ def trace_beneath(
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in leaves]
             outs += [] if extra is None else extra(builder)
             traced = builder.close(outs, copy_consts=True)
-            found = [outside(builder, y) for y in outs]
+            found: list[PyTree] = [outside(builder, y) for y in outs]
             orders = tuple(orders_known(outs))
             handles = [found[0] for found in builder.captures.values()]
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from fgrad.ops.selected import ZERO, Selected, Support, Tangent, plain
 from fgrad.ops.shape import add_n, concatenate, inverse_permutation, permute, reshape
 from fgrad.trace import Value
 from fgrad.tracing.record import Record
+from fgrad.typing import PyTree
 
 SCATTER_COST = 8  # an element that is scattered costs as much as so many that are padded and added
 
@@ -31,7 +32,7 @@ class Read(NamedTuple):
     """A read, and its cotangent."""
 
     record: Record
-    places: tuple[Any, ...]  # along each axis: a range, or an integer array
+    places: tuple[PyTree, ...]  # along each axis: a range, or an integer array
     ct: Value
     support: Support | None
 
@@ -132,13 +133,18 @@ def _padded(read: Read) -> Value:
     return prim.rules["transpose"](read.ct, (True,), like, *others, **params)[0]  # type: ignore[operator]
 
 
+def _starts(read: Read) -> list[int]:
+    return [r.start for r in read.places]
+
+
 def _scattered(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]) -> Value:
     """One scatter into an array whose first axis is all chosen axes in one."""
     rest = tuple([a for a in range(len(shape)) if a not in axes])
     lengths = tuple([shape[a] for a in axes])
     width = tuple([shape[a] for a in rest])
-    places, rows = [], []
-    for read in sorted(reads, key=lambda read: [r.start for r in read.places]):
+    places: list[np.ndarray] = []
+    rows: list[Value] = []
+    for read in sorted(reads, key=_starts):
         grid = np.ix_(*[np.asarray(read.places[a], np.int64) for a in axes])
         places.append(np.ravel(np.ravel_multi_index(grid, lengths)))
         whole = reshape(read.ct, tuple([len(r) for r in read.places]))

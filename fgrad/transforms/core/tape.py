@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -98,7 +97,7 @@ class Tape:
         return _unpickled, (records, self.active, self.inputs, self.outputs)
 
 
-def _unpickled(*parts: Any) -> Tape:
+def _unpickled(*parts: PyTree) -> Tape:
     return Tape.of(*parts)
 
 
@@ -111,7 +110,7 @@ copyreg.pickle(Builder, lambda builder: (_builder, (builder.what, builder.name))
 
 
 def active_values(
-    count: int, inputs: Sequence[int], records: Sequence[tuple[Any, ...]]
+    count: int, inputs: Sequence[int], records: Sequence[tuple[PyTree, ...]]
 ) -> bytearray:
     """Which values depend on some inputs."""
     active = bytearray(count)
@@ -194,7 +193,7 @@ class _Cotangents:
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
-        self.sums: list[Any] = [None] * len(tape.active)
+        self.sums: list[PyTree] = [None] * len(tape.active)
         self.owned: dict[int, Reads | None] = {}  # the buffers, and where they were added to
         self.reads: dict[int, list[Read]] = {}  # what is still to be added to the sums
 
@@ -215,7 +214,7 @@ class _Cotangents:
         active = active_values(len(tape.active), tape.inputs, tape.records)
         return any([type(k) is int and active[k] for k in record.operands])
 
-    def add(self, k: int, ct: Any) -> None:
+    def add(self, k: int, ct: PyTree) -> None:
         total = self.sums[k]
         if total is None:
             self.sums[k] = ct
@@ -230,7 +229,7 @@ class _Cotangents:
         k, values = record.operands[0], record.values
         if type(k) is not int or not active[k]:
             return True
-        value: Any = plain(ct) if type(ct) is Selected else ct
+        value: PyTree = plain(ct) if type(ct) is Selected else ct
         start = None if k in self.owned else plain(self.sums[k])
         traced = type(value) is Tracer or type(start) is Tracer
         if traced or (len(values) > 1 and any([type(v) is Tracer for v in values])):
@@ -345,7 +344,12 @@ def _pull_multiple(record: Record, store: _Cotangents, active: bytearray) -> Non
 
 
 def _pull_moved_back(
-    prim: Primitive, k: Any, ct: Value, values: Sequence[Any], params: EqnParams, store: _Cotangents
+    prim: Primitive,
+    k: object,
+    ct: Value,
+    values: Sequence[PyTree],
+    params: EqnParams,
+    store: _Cotangents,
 ) -> None:
     """Pull back through an equation that is linear in its one operand."""
     if type(k) is int and store.tape.active[k]:
@@ -381,7 +385,7 @@ def _pull_general(
 ) -> None:
     """Pull back through one equation by its pullback, its transpose, or its jvp transposed."""
     prim, operands, values, _, _, _, _, _ = record
-    each = []
+    each: list[bool] = []
     for k, x in zip(operands, values, strict=True):
         each.append(type(k) is int and active[k] == 1 and x.dtype.kind in FLOATS)
     if True not in each:

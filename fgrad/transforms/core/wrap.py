@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.foreign import refuse_foreign
+from fgrad.base.kinds import is_any, is_array, is_scalar, is_tuple_like
 from fgrad.base.pickling import Transformed, label_of
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
@@ -29,7 +29,7 @@ def flatten(x: PyTree) -> tuple[list[PyTree], tree.TreeDef]:
     return tree.flatten(x)
 
 
-def as_value(x: object, what: str = "an argument") -> Any:
+def as_value(x: object, what: str = "an argument") -> PyTree:
     """A leaf as an array, NumPy scalar or tracer of native byte order.
 
     Raises:
@@ -45,35 +45,37 @@ def as_value(x: object, what: str = "an argument") -> Any:
             raise UnsupportedTypeError(
                 f"The Python integer {what} does not fit into 64 bits."
             ) from None
-    if not isinstance(x, (np.ndarray, np.generic)):
+    if is_any(x, (np.ndarray, np.generic)):
+        array: PyTree = x
+    else:
         if isinstance(x, OnDevice):
             return lift(x)
         if not hasattr(x, "__array__"):
             raise unsupported_type(x, what)
         refuse_foreign(x, what)
-        x = np.asarray(x)
-    if not is_numeric(x.dtype):
-        raise unsupported_type(x, what)
-    if not x.dtype.isnative:
-        x = x.astype(x.dtype.newbyteorder("="))
-    if type(x) is not np.ndarray and isinstance(x, np.ndarray):
-        refuse_foreign(x, what)
-        x = np.asarray(x)
-    return x
+        array = np.asarray(x)
+    if not is_numeric(array.dtype):
+        raise unsupported_type(array, what)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if type(array) is not np.ndarray and is_array(array):
+        refuse_foreign(array, what)
+        return np.asarray(array)
+    return array
 
 
 def unsupported_type(x: object, what: str) -> UnsupportedTypeError:
     """The card for a leaf that is not an array of numbers."""
     kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
-    is_array = isinstance(x, (np.ndarray, np.generic))
-    dtype = f" of dtype {x.dtype}" if is_array else ""
+    numbers = x if is_array(x) or is_scalar(x) else None
+    dtype = "" if numbers is None else f" of dtype {numbers.dtype}"
     convert = ("write", "convert it first:      np.asarray(x, dtype=np.float64)")
     return UnsupportedTypeError(
         f"fgrad traces arrays of numbers, but {what} is a {kind}{dtype}.",
         (
             ("why", "only bool, integer, float and complex arrays can be traced and compiled."),
             *dataclass_advice(x),
-            *((convert,) if is_array else ()),
+            *(() if numbers is None else (convert,)),
             ("write", "mark it as constant:   jit(f, static_argnums=...), or close over it"),
         ),
     )
@@ -153,7 +155,7 @@ def normal_argnums(argnums: int | Sequence[int], count: int, transform: str) -> 
     """Positions of arguments, counted from the front and checked."""
     given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for i in given:
-        if not isinstance(i, (int, np.integer)):
+        if not is_any(i, (int, np.integer)):
             raise ArgumentError(f"{transform}: argnums must be integers, not {i!r}.")
         if not -count <= i < count:
             raise ArgumentError(
@@ -196,19 +198,19 @@ def writable_result(x: Value) -> Value:
 def own(x: Value, given: Collection[int]) -> Value:
     """A result that shares no memory with the arrays whose ids are `given`: the caller's own."""
     x = writable_result(x)
-    return x.copy() if id(x) in given and isinstance(x, np.ndarray) else x
+    return x.copy() if id(x) in given and is_array(x) else x
 
 
 def ids_of(values: Iterable[Value]) -> set[int]:
     """The identities of arrays."""
-    return {id(x) for x in values if isinstance(x, np.ndarray)}
+    return {id(x) for x in values if is_array(x)}
 
 
 def split_aux(out: PyTree, transform: str) -> tuple[PyTree, PyTree]:
     """The result and the auxiliary data of a function with `has_aux=True`."""
-    if not isinstance(out, tuple) or len(out) != 2:
+    if not is_tuple_like(out) or len(out) != 2:
         raise ArgumentError(
             f"{transform}: with has_aux=True the function must return a pair (result, aux), "
             f"not {type(out).__name__}."
         )
-    return out
+    return out[0], out[1]

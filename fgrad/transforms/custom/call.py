@@ -10,9 +10,10 @@ function as a program, and the rule for later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
@@ -64,6 +65,7 @@ DEEPEST = 2  # rules of one code that are tried inside of each other
 
 Values = Sequence[Value]
 Pushed = Sequence[Tangent]
+Inner = TypeVar("Inner", bound="Rules")
 
 
 class Rules(Call):
@@ -80,16 +82,18 @@ class Rules(Call):
         """Where the user's rule is written."""
         raise NotImplementedError
 
-    def save(self, values: Values, traced: Sequence[bool], program: object) -> tuple[Any, Any]:
+    def save(
+        self, values: Values, traced: Sequence[bool], program: Program | None
+    ) -> tuple[Sequence[Value], PyTree]:
         """The results, and what a derivative of them needs."""
         raise NotImplementedError
 
-    def push(self, primals: Values, tangents: Pushed, program: Any, saved: Any) -> Pushed:
+    def push(self, primals: Values, tangents: Pushed, program: PyTree, saved: PyTree) -> Pushed:
         """The tangents of the results."""
         raise NotImplementedError
 
     def pull(
-        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: object, saved: object
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: PyTree, saved: PyTree
     ) -> Pushed:
         """The cotangents of the operands."""
         raise NotImplementedError
@@ -113,10 +117,10 @@ class Rules(Call):
                 raise closure_card(self.name, (("value", origin), self.rule_line))
 
 
-class BatchedRules(Rules):
+class BatchedRules(Rules, Generic[Inner]):
     """Rules for a batch; all results have their batched axis first."""
 
-    def __init__(self, inner: Any, size: int, dims: Sequence[int | None]) -> None:
+    def __init__(self, inner: Inner, size: int, dims: Sequence[int | None]) -> None:
         self.inner, self.size = inner, size
         self.dims = tuple(dims)
         self.name, self.n_captured = inner.name, inner.n_captured
@@ -131,34 +135,34 @@ class BatchedRules(Rules):
 class UserRules(Rules):
     """The rules for a call of the user's function."""
 
-    out_tree: Any = None
+    out_tree: tree.TreeDef | None = None
     expected: tuple[Aval, ...] | None = None
     orders: Orders | None = None  # which results lie in C order; None if that is not known
     handles: Sequence[Tracer] | None = None  # what is closed over, once the call was recorded
 
     def __init__(self, owner: RuledFunction, split: Split) -> None:
-        self.owner: Any = owner
+        self.owner = owner
         self.name = owner.name
         self.split = split._replace(values=[])
         self.weak = split.weak
         self.variables = variables_of(owner.functions)
 
-    def primal(self, *inputs: Value) -> Any:
+    def primal(self, *inputs: Value) -> PyTree:
         """The function itself."""
         rest = tree.unflatten(self.split.treedef, inputs)
         watch = watched(rest)
         with derivatives("stopped" if self.owner.stops else HIDDEN.derivatives):
-            out = user_form(self.owner.fun)(*merged(self.split.statics, rest, self.split.count))
+            out = user_form(self.owner.fun)(*merged(self.split.statics, rest, self.split.total))
             builder = innermost()
             if self.owner.stops and builder is not None:  # what comes from outside is stopped here
-                out = tree.map(lambda x: builder.lift(x) if type(x) is Tracer else x, out)
+                out = tree.map(partial(_lifted, builder), out)
         refuse_edits(self.name, watch, out)
         return out
 
     def try_rule(self, inputs: Sequence[Tracer], builder: Builder) -> None:
         """Run the user's rule on unknown values of a trace that is thrown away."""
 
-    def standing(self, captured: Sequence[Any]) -> Any:
+    def standing(self, captured: Sequence[PyTree]) -> AbstractContextManager[object]:
         """Context of a rule, in which these inputs stand for what is closed over."""
         for variable in self.variables:
             if variable.rebound:
@@ -208,7 +212,7 @@ class UserRules(Rules):
         if key is not None:
             self.owner.remember(key, (self.out_tree, self.expected, self.orders))
 
-    def _key(self, values: Values) -> Any:
+    def _key(self, values: Values) -> Hashable | None:
         statics = tuple(self.split.statics.items())
         key = (self.split.treedef, tuple([aval_of(x) for x in values]), *self.weak, statics)
         try:
@@ -219,7 +223,11 @@ class UserRules(Rules):
 
     def leaf_name(self, k: int) -> str:
         """The name of an operand, for messages."""
-        return self.owner.leaf_name(k, self.split.treedef, self.split.statics, self.split.count)
+        return self.owner.leaf_name(k, self.split.treedef, self.split.statics, self.split.total)
+
+
+def _lifted(builder: Builder, x: PyTree) -> PyTree:
+    return builder.lift(x) if type(x) is Tracer else x
 
 
 class RuledFunction(CustomFunction):
@@ -234,7 +242,7 @@ class RuledFunction(CustomFunction):
         raise NotImplementedError
 
     @hides_own_frames
-    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         split = self.arguments(args, kwargs)
         rules = self.rules_for(split)
         if rules is None:
@@ -246,6 +254,7 @@ class RuledFunction(CustomFunction):
                 ),
             )
         outs = apply(rules, split.values)
+        assert rules.out_tree is not None
         return tree.unflatten(rules.out_tree, map(lower, outs))
 
 
@@ -263,7 +272,7 @@ def apply(rules: UserRules, values: Values) -> list[Value]:
     if known and builder.what in DIFFERENTIATING:
         with hiding(builder):
             rules.with_types([beneath(x, builder) for x in values])
-            params = {"program": None, "rules": rules}
+            params: dict[str, object] = {"program": None, "rules": rules}
             return list(builder.record(custom_call_p, values, params))
     abstract = isinstance(builder, Beneath) and builder.abstract
     if known and builder.what != "vmap" and not abstract:
@@ -318,7 +327,7 @@ class Recorded(NamedTuple):
 
     program: Program
     captured: list[Value]
-    results: list[Any] | None
+    results: list[Value] | None
 
 
 def recorded(rules: UserRules, values: Values) -> Recorded:
@@ -368,7 +377,7 @@ def closed_over(rules: UserRules, values: Values) -> list[tuple[Tracer, Value]]:
         builder.release()
 
 
-def _code_of(owner: Any) -> list[Any]:
+def _code_of(owner: CustomFunction) -> list[object]:
     """The code of a function and of its rules."""
     return [getattr(x, "__code__", None) for x in owner.functions]
 
@@ -403,7 +412,9 @@ def _pullback(
     return rules.pull(cts, wanted, values, params["program"], params.get("saved"))
 
 
-def _save(values: Values, traced: Sequence[bool], params: EqnParams) -> tuple[Any, Any]:
+def _save(
+    values: Values, traced: Sequence[bool], params: EqnParams
+) -> tuple[Sequence[Value], PyTree]:
     return params["rules"].save(values, traced, params["program"])
 
 

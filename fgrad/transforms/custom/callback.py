@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -77,7 +76,7 @@ class Function:
         call = functools.partial(mapped, size, batched)
         return Function(self.fun, call, avals, self.treedef, "sequential")
 
-    def each(self, size: int, batched: tuple[bool, ...], *operands: Value) -> Any:
+    def each(self, size: int, batched: tuple[bool, ...], *operands: Value) -> PyTree:
         """The results for all examples, one after the other."""
         rows = [
             self(*[x[k] if b else x for x, b in zip(operands, batched, strict=True)])
@@ -89,7 +88,7 @@ class Function:
         ]
         return tree.unflatten(self.treedef, columns)
 
-    def together(self, size: int, batched: tuple[bool, ...], *operands: Value) -> Any:
+    def together(self, size: int, batched: tuple[bool, ...], *operands: Value) -> PyTree:
         """The results for all examples at once."""
         length = size if self.method == "broadcast_all" else 1
         given = [
@@ -99,21 +98,27 @@ class Function:
         return self.call(*given)
 
 
+def _always(_values: object, _params: object) -> bool:
+    return True
+
+
 def _define(name: str, effect: bool) -> Primitive:
     prim = Primitive(name, traits.calling(Host.CALLBACK), params=("function",), multiple=True)
     prim.effect = effect
-    prim.reorders = lambda _values, _params: True  # NumPy's results lie as they come from Python
+    prim.reorders = _always  # NumPy's results lie as they come from Python
 
     @prim.type_rule
     def _(*_avals: Aval, function: Function) -> tuple[Aval, ...]:
         return (*function.avals, TOKEN)
 
     @prim.evaluate
-    def _(*operands: Any, function: Function) -> tuple[Any, ...]:
+    def _(*operands: Value, function: Function) -> tuple[Value, ...]:
         return (*function(*operands), TOKEN.dtype.type(0))
 
     @prim.batch
-    def _(size: int, operands: Any, dims: Any, function: Function) -> tuple[Any, Any]:
+    def _(
+        size: int, operands: Sequence[Value], dims: Sequence[int | None], function: Function
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
         batched = tuple([d is not None for d in dims])
         xs = [
             x if d is None else batch_first(size, x, d) for x, d in zip(operands, dims, strict=True)
@@ -144,7 +149,7 @@ def _called(
     args: PyTree,
     kwargs: object,
     method: str,
-) -> Any:
+) -> PyTree:
     """Bind a callback on the leaves of its arguments; the leaves of its results."""
     if method not in VMAP_METHODS:
         raise ArgumentError(
@@ -160,13 +165,13 @@ def _called(
     return tree.unflatten(treedef, map(lower, outs))
 
 
-def _on_leaves(fun: Callable[..., PyTree], given: tree.TreeDef, *operands: Value) -> Any:
+def _on_leaves(fun: Callable[..., PyTree], given: tree.TreeDef, *operands: Value) -> PyTree:
     """The result of a function for the leaves of its arguments."""
     positional, named = tree.unflatten(given, operands)
     return fun(*positional, **named)
 
 
-def _bind(prim: Primitive, values: Sequence[Value], function: Function) -> Any:
+def _bind(prim: Primitive, values: Sequence[Value], function: Function) -> PyTree:
     """As `bind`; a call without traced operands belongs to the open trace all the same."""
     builder = innermost()
     if builder is not None and not builder.eager and not any([type(x) is Tracer for x in values]):
@@ -180,7 +185,7 @@ def pure_callback(
     *args: PyTree,
     vmap_method: str = "sequential",
     **kwargs: PyTree,
-) -> Any:
+) -> PyTree:
     """The result of a Python function without side effects, in any trace.
 
     Arguments:
@@ -214,7 +219,7 @@ def io_callback(
     vmap_method: str = "sequential",
     ordered: bool = True,
     **kwargs: PyTree,
-) -> Any:
+) -> PyTree:
     """The result of a Python function with side effects: it is called once each time, in order.
 
     Arguments:
@@ -236,7 +241,7 @@ def io_callback(
 
 
 def debug_callback(
-    callback: Callable[..., Any], /, *args: Any, ordered: bool = True, **kwargs: Any
+    callback: Callable[..., object], /, *args: PyTree, ordered: bool = True, **kwargs: PyTree
 ) -> None:
     """Call a Python function for its side effects, wherever the program runs.
 
@@ -262,7 +267,7 @@ def debug_callback(
 
 @pickles_as_call
 def _silent(
-    callback: Callable[..., PyTree], rest: list[Any], arrays: list[bool], treedef: tree.TreeDef
+    callback: Callable[..., PyTree], rest: list[PyTree], arrays: list[bool], treedef: tree.TreeDef
 ) -> Callable[..., PyTree]:
     """A function of the arrays among some leaves, the others being given, without a result."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.pickling import Recipe, reduced, take_names
 from fgrad.base.source import Loc
 from fgrad.errors import ArgumentError, CustomRuleError, Row
@@ -32,17 +33,17 @@ class Split(NamedTuple):
     """Arguments of a call: all in order, with the static ones, and the others as leaves."""
 
     statics: dict[int, PyTree]
-    count: int
+    total: int
     values: list[Value]
     treedef: tree.TreeDef
     weak: list[bool]
 
-    def whole(self, leaves: Sequence[object]) -> list[Value]:
+    def whole(self, leaves: Sequence[object]) -> list[PyTree]:
         """All arguments in order, with other leaves."""
-        return merged(self.statics, tree.unflatten(self.treedef, leaves), self.count)
+        return merged(self.statics, tree.unflatten(self.treedef, leaves), self.total)
 
 
-def merged(statics: dict[int, Any], rest: Sequence[Any], count: int) -> list[Any]:
+def merged(statics: dict[int, PyTree], rest: Iterable[PyTree], count: int) -> list[PyTree]:
     """The static arguments and the others in order."""
     others = iter(rest)
     return [statics[k] if k in statics else next(others) for k in range(count)]
@@ -68,12 +69,12 @@ class CustomFunction:
         self.signature = _signature(fun)
         self.arity = _arity(self.signature)
         self.nondiff = _positions(self, nondiff_argnums, nondiff_argnames)
-        self.types: dict[Any, Known] = {}
+        self.types: dict[object, Known] = {}
 
     def __repr__(self) -> str:
         return f"<{self.what} of {self.name}>"
 
-    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function."""
         raise NotImplementedError
 
@@ -81,7 +82,7 @@ class CustomFunction:
         kept = {k: x for k, x in vars(self).items() if k not in _MADE_ANEW}
         return reduced(self, self.recipe or Recipe(_with_rules, (type(self),), kept))
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> PyTree:
         return self if instance is None else types.MethodType(self, instance)
 
     @property
@@ -96,7 +97,7 @@ class CustomFunction:
         statics = {k: ordered[k] for k in where if k < len(ordered)}
         rest = tuple([x for k, x in enumerate(ordered) if k not in statics])
         leaves, treedef = tree.flatten(rest)
-        values = []
+        values: list[Value] = []
         for k, x in enumerate(leaves):
             if not isinstance(x, (Tracer, float, int, complex)) and not hasattr(x, "__array__"):
                 raise self._not_an_array(x, k, treedef, statics, len(ordered))
@@ -132,7 +133,9 @@ class CustomFunction:
         names = list(self.signature.parameters)
         return repr(names[position]) if position < len(names) else f"argument {position}"
 
-    def leaf_name(self, k: int, treedef: tree.TreeDef, statics: dict[int, Any], count: int) -> str:
+    def leaf_name(
+        self, k: int, treedef: tree.TreeDef, statics: dict[int, PyTree], count: int
+    ) -> str:
         """The name of a leaf of the arguments that are not static: `'x'['w']`."""
         path = tree.paths(tree.unflatten(treedef, range(treedef.num_leaves)))[k]
         head, _, rest = path[1:].partition("]")
@@ -140,7 +143,7 @@ class CustomFunction:
         return self.parameter(positions[int(head)]) + rest
 
     def _not_an_array(
-        self, x: object, k: int, treedef: tree.TreeDef, statics: dict[int, Any], count: int
+        self, x: object, k: int, treedef: tree.TreeDef, statics: dict[int, PyTree], count: int
     ) -> CustomRuleError:
         name = self.leaf_name(k, treedef, statics, count)
         return CustomRuleError(
@@ -163,14 +166,14 @@ class CustomFunction:
 _MADE_ANEW = frozenset({"recipe", "signature", "types"})
 
 
-def _with_rules(kind: type[CustomFunction], **kept: Any) -> CustomFunction:
+def _with_rules(kind: type[CustomFunction], **kept: PyTree) -> CustomFunction:
     """A function with the rules that another one has."""
     made = kind.__new__(kind)
     made.__dict__.update(kept, signature=_signature(kept["fun"]), types={})
     return made
 
 
-def _signature(fun: Callable[..., Any]) -> inspect.Signature | None:
+def _signature(fun: Callable[..., PyTree]) -> inspect.Signature | None:
     try:
         return inspect.signature(fun)
     except (TypeError, ValueError):
@@ -214,12 +217,12 @@ def line_of(fun: Callable[..., PyTree], label: str) -> Row:
 
 def described(x: object) -> str:
     """What a rule returned instead of a tuple."""
-    if isinstance(x, (tuple, list)):
+    if is_tuple_like(x) or is_list(x):
         return f"a {type(x).__name__} of {len(x)}"
     return f"one array, {aval_of(x).strong()}" if is_value(x) else f"a {type(x).__name__}"
 
 
-def called(rule: Callable[..., PyTree], what: str, takes: str, *args: PyTree) -> Any:
+def called(rule: Callable[..., PyTree], what: str, takes: str, *args: PyTree) -> PyTree:
     """The result of a user's rule; a card if it does not take these arguments."""
     try:
         return settled(rule(*args))
@@ -236,18 +239,26 @@ def called(rule: Callable[..., PyTree], what: str, takes: str, *args: PyTree) ->
         raise
 
 
-def prefixed(given: Any, whole: Any) -> list[Any] | None:
+def prefixed(given: PyTree, whole: PyTree) -> list[PyTree] | None:
     """The leaves of a tree, None for those of `whole` below a None; None if they do not fit."""
     leaves, treedef = tree.flatten(given)
     if treedef == tree.structure(whole):
         return leaves
-    marked = tree.map(lambda x: _ZERO if x is None else x, given, is_leaf=lambda x: x is None)
+    marked = tree.map(_marked, given, is_leaf=_is_none)
     try:
         found = tree.broadcast_prefix(marked, whole, none_is_leaf=False)
     except (ValueError, TypeError):
         return None
     paths = [path for path, x in zip(tree.paths(whole), found, strict=True) if x is not _ZERO]
     return [None if x is _ZERO else x for x in found] if paths == tree.paths(given) else None
+
+
+def _marked(x: PyTree) -> PyTree:
+    return _ZERO if x is None else x
+
+
+def _is_none(x: object) -> bool:
+    return x is None
 
 
 _ZERO = object()  # a None as a leaf; in `whole` None is an empty tree

@@ -8,8 +8,7 @@ What a user's function closes over becomes operands of the equation, so these ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from fgrad import tree
 from fgrad.base.pickling import Transformed, pickles_as_call
@@ -34,12 +33,19 @@ from fgrad.transforms.custom.jvp import custom_jvp
 from fgrad.typing import EqnParams, PyTree
 
 Values = Sequence[Value]
+Solver = Callable[[Callable[[PyTree], PyTree], PyTree], PyTree]
+
+
+def _unknowns(params: EqnParams) -> tuple[int, ...]:
+    first = sum(params["counts"])
+    return tuple(range(first, first + len(params["matvec"].outputs)))
+
 
 linear_solve_p = Primitive(
     "custom_linear_solve",
     traits.holding(Holds.CALL),
     params=("program", "matvec", "vecmat", "solve", "transpose_solve", "counts"),
-    linear_in=lambda params: _unknowns(params),
+    linear_in=_unknowns,
     multiple=True,
 )
 
@@ -79,7 +85,7 @@ def _converted(
 ) -> Callable[..., PyTree]:
     """A program, whose first inputs are constants, as a function that takes them last."""
 
-    def converted(*args: PyTree) -> Any:
+    def converted(*args: PyTree) -> PyTree:
         given, consts = args[: len(args) - count], args[len(args) - count :]
         leaves, found = tree.flatten(tuple(given))
         if found != in_tree:
@@ -93,7 +99,7 @@ def _converted(
     return Transformed(converted, converted, f"closure_convert({name})")
 
 
-def _leaves(x: Any) -> tuple[list[Value], tree.TreeDef, list[bool]]:
+def _leaves(x: Iterable[object]) -> tuple[list[Value], tree.TreeDef, list[bool]]:
     leaves, treedef = tree.flatten(tuple(x))
     return [as_value(leaf) for leaf in leaves], treedef, [is_weak(leaf) for leaf in leaves]
 
@@ -101,11 +107,11 @@ def _leaves(x: Any) -> tuple[list[Value], tree.TreeDef, list[bool]]:
 def custom_linear_solve(
     matvec: Callable[[PyTree], PyTree],
     b: object,
-    solve: Callable[[Callable[[PyTree], PyTree], Any], Any],
-    transpose_solve: Callable[[Callable[[PyTree], PyTree], Any], Any] | None = None,
+    solve: Solver,
+    transpose_solve: Solver | None = None,
     symmetric: bool = False,
     has_aux: bool = False,
-) -> Any:
+) -> PyTree:
     """The solution x of `matvec(x) = b`, whose derivatives are solutions too.
 
     Arguments:
@@ -130,7 +136,7 @@ def custom_linear_solve(
     if symmetric and transpose_solve is None:
         transpose_solve = solve
 
-    def operator(*xs: Value) -> Any:
+    def operator(*xs: Value) -> PyTree:
         return matvec(*tree.unflatten(treedef, xs))
 
     mv = trace_beneath(operator, values, function_name(matvec), "matvec", weak, known=False)
@@ -138,8 +144,8 @@ def custom_linear_solve(
     n_m = len(mv.captured)
 
     def with_solver(solver: Callable[..., PyTree], program: Program) -> Traced:
-        def flat(*inputs: Value) -> Any:
-            def apply(x: object) -> Any:
+        def flat(*inputs: Value) -> PyTree:
+            def apply(x: PyTree) -> PyTree:
                 leaves = [as_value(leaf) for leaf in tree.leaves(x)]
                 outs = run(program, [*inputs[:n_m], *leaves])
                 return tree.unflatten(tree.structure(x), outs)
@@ -215,12 +221,7 @@ def _check_solution(
         )
 
 
-def _unknowns(params: EqnParams) -> tuple[int, ...]:
-    first = sum(params["counts"])
-    return tuple(range(first, first + len(params["matvec"].outputs)))
-
-
-def _bind(operands: Values, **params: Any) -> tuple[Value, ...]:
+def _bind(operands: Values, **params: PyTree) -> tuple[Value, ...]:
     """The equation, with the solver as a program of all operands: what compiled code runs."""
     solve: Program = params["solve"]
     n_s, n_t, _ = params["counts"]
@@ -236,18 +237,18 @@ def _bind(operands: Values, **params: Any) -> tuple[Value, ...]:
 
 
 @linear_solve_p.type_rule
-def _(*_avals: Aval, **params: Any) -> tuple[Aval, ...]:
+def _(*_avals: Aval, **params: PyTree) -> tuple[Aval, ...]:
     return tuple([aval.strong() for aval in params["solve"].out_avals])
 
 
 @linear_solve_p.evaluate
-def _(*operands: Any, **params: Any) -> tuple[Any, ...]:
+def _(*operands: Value, **params: PyTree) -> tuple[Value, ...]:
     return tuple(run(params["program"], operands))
 
 
 @linear_solve_p.jvp
 def _(
-    primals: Values, tangents: Sequence[Value | None], outs: Values, **params: Any
+    primals: Values, tangents: Sequence[Value | None], outs: Values, **params: PyTree
 ) -> tuple[Value | None, ...]:
     n_s, n_t, n_m = params["counts"]
     matvec: Program = params["matvec"]
@@ -277,7 +278,7 @@ def _minus(x: Value | None, y: Value | None) -> Value | None:
 
 @linear_solve_p.transpose
 def _(
-    cts: Sequence[Value | None], wanted: Sequence[bool], *operands: Any, **params: Any
+    cts: Sequence[Value | None], wanted: Sequence[bool], *operands: Value, **params: PyTree
 ) -> list[Value | None]:
     n_s, n_t, n_m = params["counts"]
     if params["transpose_solve"] is None:
@@ -305,7 +306,7 @@ def _(
 
 @linear_solve_p.batch
 def _(
-    size: int, operands: Values, dims: Sequence[int | None], **params: Any
+    size: int, operands: Values, dims: Sequence[int | None], **params: PyTree
 ) -> tuple[tuple[Value, ...], list[int]]:
     n_s, n_t, n_m = params["counts"]
     caps_s, caps_t, consts, b = split_list(operands, n_s, n_t, n_m)
@@ -313,7 +314,7 @@ def _(
     b = [batch_first(size, x, d) for x, d in zip(b, d_b, strict=True)]
     zeros = [0] * len(b)
 
-    def batched(program: Program | None, own: Sequence[Any]) -> Program | None:
+    def batched(program: Program | None, own: Sequence[int | None]) -> Program | None:
         return None if program is None else batched_first(program, size, (*own, *d_m, *zeros))
 
     derived = {
@@ -328,12 +329,12 @@ def _(
 
 
 def custom_root(
-    f: Callable[[Any], Any],
-    initial_guess: Any,
-    solve: Callable[[Callable[[Any], Any], Any], Any],
-    tangent_solve: Callable[[Callable[[Any], Any], Any], Any],
+    f: Callable[[PyTree], PyTree],
+    initial_guess: PyTree,
+    solve: Solver,
+    tangent_solve: Solver,
     has_aux: bool = False,
-) -> Any:
+) -> PyTree:
     """The root x of `f(x) = 0`, with derivatives by the implicit function theorem.
 
     Arguments:
@@ -360,27 +361,41 @@ def custom_root(
     converted, consts = closure_convert(f, initial_guess)
 
     @custom_jvp
-    def root(consts: list[Any], guess: Any) -> Any:
-        return solve(lambda x: converted(x, *consts), guess)
+    def root(consts: list[Value], guess: PyTree) -> PyTree:
+        def of_unknown(x: PyTree) -> PyTree:
+            return converted(x, *consts)
+
+        return solve(of_unknown, guess)
 
     @root.defjvp
-    def _(primals: Any, tangents: Any) -> Any:
+    def _(primals: PyTree, tangents: PyTree) -> PyTree:
         (consts, _), (moved, _) = primals, tangents
         found = root(*primals)
         x = found[0] if has_aux else found
 
-        def residual(*parameters: Any) -> Any:
+        def residual(*parameters: Value) -> PyTree:
             return converted(x, *parameters)
 
         _, df = jvp(residual, consts, moved)
 
-        def matvec(v: Any) -> Any:
-            return jvp(lambda x: converted(x, *consts), (x,), (v,))[1]
+        def at(x: PyTree) -> PyTree:
+            return converted(x, *consts)
+
+        def matvec(v: PyTree) -> PyTree:
+            return jvp(at, (x,), (v,))[1]
 
         rhs = tree.map(neg, df)
         dx = custom_linear_solve(matvec, rhs, tangent_solve, tangent_solve)
-        return found, (dx, tree.map(lambda _: None, found[1])) if has_aux else dx
+        return found, (dx, tree.map(_nothing, found[1])) if has_aux else dx
 
     root.stops = True
     root.__name__ = root.name = f"custom_root of {function_name(f)}"
-    return root(consts, tree.map(lambda x: stop_gradient(as_value(x)), initial_guess))
+    return root(consts, tree.map(_stopped, initial_guess))
+
+
+def _nothing(_: object) -> None:
+    """A known zero."""
+
+
+def _stopped(x: object) -> Value:
+    return stop_gradient(as_value(x))

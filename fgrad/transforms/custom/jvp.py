@@ -13,9 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fgrad import tree
+from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Program
 from fgrad.ops.elementwise import add
 from fgrad.ops.families import batch_first, zeros_like
 from fgrad.ops.selected import Tangent
@@ -82,14 +84,14 @@ class CustomJvp(RuledFunction):
                 (("write", f"@{self.name}.defjvp"),),
             )
 
-        def rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> Any:
+        def rule(primals: tuple[PyTree, ...], tangents: tuple[PyTree, ...]) -> PyTree:
             if len(jvps) != len(primals):
                 raise CustomRuleError(
                     f"defjvps got {len(jvps)} rules, but {self.name} has {len(primals)} arguments.",
                     (line_of(self.fun, "defined"), ("write", "None for an argument without one")),
                 )
             out = self(*primals)
-            total: Any = None
+            total: PyTree = None
             for jvp, t in zip(jvps, tangents, strict=True):
                 if jvp is not None and t is not None:
                     what, takes = f"A rule of {self.name}", "def rule(tangent, out, *arguments)"
@@ -150,16 +152,18 @@ class LinearRules(Rules):
     weak: Sequence[bool] = ()
 
     def linear(
-        self, captured: Values, primals: Values, tangents: Pushed
+        self, captured: Values, primals: Values, tangents: Sequence[Value | None]
     ) -> tuple[list[Value], list[Value | None]]:
         """Results and their tangents."""
         raise NotImplementedError
 
-    def save(self, values: Values, traced: Sequence[bool], program: object) -> tuple[Any, Any]:
+    def save(
+        self, values: Values, traced: Sequence[bool], program: Program | None
+    ) -> tuple[Sequence[Value], PyTree]:
         """The results, and the rule as a linear map."""
         return _linearized(values, traced, self)
 
-    def push(self, primals: Values, tangents: Pushed, program: Any, saved: Any) -> Pushed:
+    def push(self, primals: Values, tangents: Pushed, program: PyTree, saved: PyTree) -> Pushed:
         """The tangents of the results."""
         if saved is None:
             mask = [t is not None for t in tangents]
@@ -168,7 +172,7 @@ class LinearRules(Rules):
         return push_selected(saved.tape, given)
 
     def pull(
-        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: Any, saved: Any
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: PyTree, saved: PyTree
     ) -> Pushed:
         """The cotangents of the operands."""
         wanted = _of_arguments(wanted, values, self)
@@ -201,13 +205,13 @@ class JvpRules(UserRules, LinearRules):
         self._call(inputs, tangents)
 
     def linear(
-        self, captured: Values, primals: Values, tangents: Pushed
+        self, captured: Values, primals: Values, tangents: Sequence[Value | None]
     ) -> tuple[list[Value], list[Value | None]]:
         """Results and their tangents."""
         with self.standing(captured):
             return self._linear(primals, tangents)
 
-    def _call(self, primals: Values, tangents: Pushed) -> Any:
+    def _call(self, primals: Values, tangents: Pushed) -> PyTree:
         """What the user's rule returns."""
         assert self.owner.rule is not None
         statics = [x for _, x in sorted(self.split.statics.items())]
@@ -225,7 +229,7 @@ class JvpRules(UserRules, LinearRules):
         self, primals: Values, tangents: Sequence[Tangent]
     ) -> tuple[list[Value], list[Value | None]]:
         found = self._call(primals, tangents)
-        if not isinstance(found, (tuple, list)) or len(found) != 2:
+        if not (is_tuple_like(found) or is_list(found)) or len(found) != 2:
             raise self.refuse(
                 "must return a pair (result, tangent of the result)", f"it is {described(found)}"
             )
@@ -282,7 +286,7 @@ def _path(treedef: tree.TreeDef, k: int) -> str:
     return tree.paths(tree.unflatten(treedef, range(treedef.num_leaves)))[k]
 
 
-class BatchedJvpRules(BatchedRules, LinearRules):
+class BatchedJvpRules(BatchedRules[LinearRules], LinearRules):
     """Rules for a batch."""
 
     def linear(
@@ -317,7 +321,9 @@ class _Tangents(Beneath):
 
     __slots__ = ()
 
-    def record(self, prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    def record(
+        self, prim: Primitive, operands: Sequence[PyTree], params: dict[str, object]
+    ) -> PyTree:
         """Append an equation; of a custom function of tangents, its program's."""
         program = _program_of_jvp(prim, params)
         tangents = [x for x in operands if type(x) is Tracer and self.lift(x).value is None]
@@ -333,7 +339,7 @@ class SavedJvp(NamedTuple):
     mask: tuple[bool, ...]
 
 
-def _of_arguments(mask: Sequence[bool], values: Values, rules: Any) -> list[bool]:
+def _of_arguments(mask: Sequence[bool], values: Values, rules: LinearRules) -> list[bool]:
     """The mask without what the function closes over, and without integers."""
     return [
         m and k >= rules.n_captured and x.dtype.kind in "fc"
@@ -342,7 +348,7 @@ def _of_arguments(mask: Sequence[bool], values: Values, rules: Any) -> list[bool
 
 
 def _linearized(
-    values: Values, mask: Sequence[bool], rules: Any
+    values: Values, mask: Sequence[bool], rules: LinearRules
 ) -> tuple[tuple[Value, ...], SavedJvp]:
     """Run the rule at known primals and record what it does with the tangents."""
     n = rules.n_captured
@@ -358,7 +364,7 @@ def _linearized(
                 for x, w in zip(values[n:], wanted[n:], strict=True)
             ]
             results, pushed = rules.linear(captured, primals, tangents)
-            outs = [outside(builder, y) for y in results]
+            outs: list[PyTree] = [outside(builder, y) for y in results]
             if any([y is None for y in outs]):
                 raise CustomRuleError(
                     f"The result of the jvp rule of {rules.name} depends on the tangents.",
@@ -390,11 +396,11 @@ def _with_values(record: Record) -> Record:
     return record._replace(values=values, results=results)
 
 
-def _program_of_jvp(prim: Primitive, params: EqnParams) -> Any:
+def _program_of_jvp(prim: Primitive, params: EqnParams) -> Program | None:
     """The program of an equation that has a jvp of the user's."""
     has_jvp = prim is custom_call_p and isinstance(params["rules"], LinearRules)
     return params["program"] if has_jvp else None
 
 
-def _known(values: Values, program: Any) -> Values:
+def _known(values: Values, program: Program | None) -> Values:
     return values if program is None else known_values(values, program.in_avals)

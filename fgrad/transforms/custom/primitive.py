@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.pickling import Recipe, reduced, take_names
 from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
 from fgrad.ir import traits
@@ -37,12 +38,13 @@ from fgrad.transforms.custom.function import fitted, line_of
 from fgrad.typing import DTypeLike, PyTree
 
 Values = Sequence[Value]
+Maybe = Sequence[Value | None]  # None for a known zero
 
 
 class Settings:
     """The static arguments of a call, and whose they are: code with them is not kept on disk."""
 
-    def __init__(self, owner: CustomPrimitive, values: dict[str, Any]) -> None:
+    def __init__(self, owner: CustomPrimitive, values: dict[str, PyTree]) -> None:
         self.owner, self.values = owner, values
         self.key = (id(owner), tuple(sorted(values.items())))
         hash(self.key)
@@ -82,7 +84,7 @@ class CustomPrimitive:
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
-    def __call__(self, *operands: Value, **settings: object) -> Any:
+    def __call__(self, *operands: Value, **settings: object) -> PyTree:
         values = [as_value(x, f"an operand of {self.name}") for x in operands]
         try:
             params = Settings(self, settings)
@@ -94,17 +96,17 @@ class CustomPrimitive:
         outs = bind(self.prim, *values, settings=params)
         return outs[0] if self.single(values, settings) else tuple(outs)
 
-    def single(self, values: Values, settings: dict[str, Any]) -> bool:
+    def single(self, values: Values, settings: dict[str, PyTree]) -> bool:
         """Whether there is one result, not a tuple."""
         return not isinstance(self._type([aval_of(x) for x in values], settings), tuple)
 
-    def _type(self, avals: Sequence[Aval], settings: dict[str, Any]) -> Any:
+    def _type(self, avals: Sequence[Aval], settings: dict[str, PyTree]) -> PyTree:
         return self.out(*[a.strong() for a in avals], **settings)
 
-    def avals(self, avals: Sequence[Aval], settings: dict[str, Any]) -> tuple[Aval, ...]:
+    def avals(self, avals: Sequence[Aval], settings: dict[str, PyTree]) -> tuple[Aval, ...]:
         """The types of the results."""
         found = self._type(avals, settings)
-        outs = found if isinstance(found, tuple) else (found,)
+        outs = _several(found)
         for y in outs:
             if not hasattr(y, "shape") or not hasattr(y, "dtype"):
                 raise CustomRuleError(
@@ -147,10 +149,14 @@ class CustomPrimitive:
         """Set what compiled code runs: `fun(*operands, **settings)` in terms of traced functions.
         It also gives the derivative and the batching rule, if these are not set."""
         self.composition = fun
-        self.prim.composition = lambda avals, settings: self.composed(avals, settings.values)
+
+        def composition(avals: Sequence[Aval], settings: Settings) -> Program:
+            return self.composed(avals, settings.values)
+
+        self.prim.composition = composition
         return fun
 
-    def composed(self, avals: Sequence[Aval], settings: dict[str, Any]) -> Program:
+    def composed(self, avals: Sequence[Aval], settings: dict[str, PyTree]) -> Program:
         """The composition as a program."""
         fun = self.composition
         assert fun is not None
@@ -162,8 +168,8 @@ class CustomPrimitive:
 
     def checked(self, results: PyTree, avals: Sequence[Aval]) -> tuple[Value, ...]:
         """Results of the evaluation, which must be of the type that was promised."""
-        outs = results if isinstance(results, tuple) else (results,)
-        arrays = [np.asarray(y) for y in outs]
+        outs = results if is_tuple_like(results) else (results,)
+        arrays: list[np.ndarray] = [np.asarray(y) for y in outs]
         for y, aval in zip(arrays, avals, strict=False):
             if (y.shape, y.dtype) != (aval.shape, aval.dtype) or len(arrays) != len(avals):
                 raise CustomRuleError(
@@ -181,7 +187,7 @@ class CustomPrimitive:
 _SENT: WeakValueDictionary[bytes, CustomPrimitive] = WeakValueDictionary()
 
 
-def _with_rules(**kept: Any) -> CustomPrimitive:
+def _with_rules(**kept: PyTree) -> CustomPrimitive:
     """The primitive that another process has sent, once."""
     found = _SENT.get(kept["mark"])
     if found is None:
@@ -249,11 +255,15 @@ def _primitive_of(owner: CustomPrimitive) -> Primitive:
     """The primitive of the IR, under a name that is not taken."""
     names = (f"{owner.name}_{k}" if k else owner.name for k in itertools.count())
     name = next(n for n in names if n not in REGISTRY)
+
+    def linear_in(_params: object) -> tuple[int, ...] | None:
+        return owner.linear_in or None
+
     prim = Primitive(
         name,
         traits.calling(Host.CUSTOM),
         params=("settings",),
-        linear_in=lambda _: owner.linear_in or None,
+        linear_in=linear_in,
         multiple=True,
     )
     prim.owner = owner
@@ -263,23 +273,31 @@ def _primitive_of(owner: CustomPrimitive) -> Primitive:
         return owner.avals(avals, settings.values)
 
     @prim.evaluate
-    def _(*operands: Any, settings: Settings) -> tuple[Any, ...]:
+    def _(*operands: Value, settings: Settings) -> tuple[Value, ...]:
         avals = owner.avals([aval_of(x) for x in operands], settings.values)
         return owner.checked(owner.evaluate(*operands, **settings.values), avals)
 
     @prim.jvp
-    def _(primals: Values, tangents: Any, outs: Values, settings: Settings) -> tuple[Any, ...]:
+    def _(
+        primals: Values, tangents: Maybe, outs: Values, settings: Settings
+    ) -> tuple[Value | None, ...]:
         return _push(owner, primals, tangents, outs, settings.values)
 
     @prim.transpose
-    def _(cts: Any, wanted: Any, *operands: Any, settings: Settings) -> Sequence[Any]:
+    def _(cts: Maybe, wanted: Sequence[bool], *operands: Value, settings: Settings) -> Maybe:
         return _pull(owner, cts, wanted, operands, settings.values)
 
     @prim.batch
-    def _(size: int, operands: Values, dims: Any, settings: Settings) -> tuple[Any, Any]:
+    def _(
+        size: int, operands: Values, dims: Sequence[int | None], settings: Settings
+    ) -> tuple[Sequence[PyTree], Sequence[PyTree]]:
         return _batch(owner, prim, size, operands, dims, settings)
 
     return prim
+
+
+def _several(found: PyTree) -> Sequence[PyTree]:
+    return found if is_tuple_like(found) else (found,)
 
 
 def _missing(owner: CustomPrimitive, what: str, method: str) -> MissingRuleError:
@@ -298,7 +316,7 @@ def _push(
     primals: Values,
     tangents: Sequence[Value | None],
     outs: Values,
-    settings: dict[str, Any],
+    settings: dict[str, PyTree],
 ) -> tuple[Value | None, ...]:
     avals = [aval_of(y).strong() for y in outs]
     if owner.jvp_rule is None:
@@ -315,7 +333,7 @@ def _push(
         return tuple(found)
     out = outs[0] if owner.single(primals, settings) else tuple(outs)
     found = owner.jvp_rule(tuple(primals), tuple(tangents), out, **settings)
-    parts = found if isinstance(found, tuple) else (found,)
+    parts = found if is_tuple_like(found) else (found,)
     if len(parts) != len(outs):
         raise _misfit(
             owner.jvp_rule, owner, "jvp", f"{len(parts)} tangents, for {len(outs)} results"
@@ -328,7 +346,10 @@ def _push(
     )
 
 
-def _misfit(rule: Any, owner: CustomPrimitive, what: str, found: str) -> CustomRuleError:
+def _misfit(
+    rule: Callable[..., PyTree] | None, owner: CustomPrimitive, what: str, found: str
+) -> CustomRuleError:
+    assert rule is not None
     return CustomRuleError(
         f"The {what} rule of the primitive {owner.name} does not fit.",
         (("found", found), line_of(rule, "rule")),
@@ -339,13 +360,13 @@ def _push_composed(
     owner: CustomPrimitive,
     primals: Values,
     tangents: Sequence[Value | None],
-    settings: dict[str, Any],
+    settings: dict[str, PyTree],
 ) -> tuple[Value | None, ...]:
     fun = owner.composition
     assert fun is not None
     where = [k for k, t in enumerate(tangents) if t is not None]
 
-    def restricted(*xs: Value) -> Any:
+    def restricted(*xs: Value) -> PyTree:
         given = list(primals)
         for k, x in zip(where, xs, strict=True):
             given[k] = x
@@ -360,7 +381,7 @@ def _pull(
     cts: Sequence[Value | None],
     wanted: Sequence[bool],
     operands: Values,
-    settings: dict[str, Any],
+    settings: dict[str, PyTree],
 ) -> Sequence[Value | None]:
     rule = owner.transpose_rule
     if rule is None:
@@ -373,7 +394,7 @@ def _pull(
         for k, x in enumerate(operands)
     ]
     found = rule(ct, *given, **settings)
-    parts = found if isinstance(found, (tuple, list)) else (found,)
+    parts = found if is_tuple_like(found) or is_list(found) else (found,)
     if len(parts) != len(operands):
         text = f"{len(parts)} cotangents, for {len(operands)} operands"
         raise _misfit(rule, owner, "transpose", text)
@@ -392,11 +413,11 @@ def _batch(
     operands: Values,
     dims: Sequence[int | None],
     settings: Settings,
-) -> tuple[Any, Any]:
+) -> tuple[Sequence[PyTree], Sequence[PyTree]]:
     values = settings.values
     if owner.batch_rule is not None:
         out, dim = owner.batch_rule(size, tuple(operands), tuple(dims), **values)
-        return (tuple(out), dim) if isinstance(out, tuple) else ((out,), (dim,))
+        return (tuple(out), dim) if is_tuple_like(out) else ((out,), (dim,))
     inner = [
         aval_of(x) if d is None else Aval((*x.shape[:d], *x.shape[d + 1 :]), x.dtype)
         for x, d in zip(operands, dims, strict=True)

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fgrad import tree
+from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.errors import CustomRuleError, MissingRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.program import Program
 from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.selected import plain
@@ -117,7 +119,7 @@ class Residuals(NamedTuple):
     """What `fwd` left: arrays, and how they are put together again."""
 
     arrays: list[Value]
-    token: Any
+    token: PyTree
 
 
 class SavedVjp(NamedTuple):
@@ -136,7 +138,7 @@ class ReverseRules(Rules):
         raise NotImplementedError
 
     def backward(
-        self, token: object, arrays: Values, cts: Pushed, avals: Sequence[Aval]
+        self, token: PyTree, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
     ) -> list[Value | None]:
         """A cotangent for each leaf of the arguments; `avals` are those of the arguments."""
         raise NotImplementedError
@@ -145,20 +147,22 @@ class ReverseRules(Rules):
         """The cotangent as the user's rule wants it."""
         raise NotImplementedError
 
-    def save(self, values: Values, traced: Sequence[bool], program: object) -> tuple[Any, SavedVjp]:
+    def save(
+        self, values: Values, traced: Sequence[bool], program: Program | None
+    ) -> tuple[Sequence[Value], SavedVjp]:
         """The results, and the residuals of `fwd`."""
         outs, residuals = self.forward(values)
         ins = [aval_of(x).strong() for x in values[self.n_captured :]]
         return tuple(outs), SavedVjp(residuals, ins, [aval_of(y).strong() for y in outs])
 
-    def _saved(self, values: Values, program: Any, saved: SavedVjp | None) -> SavedVjp:
+    def _saved(self, values: Values, program: Program | None, saved: SavedVjp | None) -> SavedVjp:
         if saved is not None:
             return saved
         known = values if program is None else known_values(values, program.in_avals)
         return self.save(known, (), program)[1]
 
     def pull(
-        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: Any, saved: Any
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: PyTree, saved: PyTree
     ) -> Pushed:
         """The cotangents of the operands."""
         saved = self._saved(values, program, saved)
@@ -183,7 +187,7 @@ class ReverseRules(Rules):
             *[next(pulled) if m else None for m in found_mask],
         ]
 
-    def push(self, primals: Values, tangents: Pushed, program: Any, saved: Any) -> Pushed:
+    def push(self, primals: Values, tangents: Pushed, program: PyTree, saved: PyTree) -> Pushed:
         """bwd is linear in the cotangent, ct -> bwd(r, ct); the tangent is its transpose."""
         saved = self._saved(primals, program, saved)
         tangents = tangents[self.n_captured :]
@@ -241,23 +245,28 @@ class VjpRules(UserRules, ReverseRules):
 
     def try_rule(self, inputs: Sequence[Tracer], builder: Builder) -> None:
         """Run `fwd`, and `bwd` with unknown cotangents."""
-        fwd: Any = self.owner.fwd
-        out, residuals = fwd(*self.split.whole(inputs))
-        self._bwd(residuals, tree.map(lambda y: builder.input(None, aval_of(y).strong()), out))
+        assert self.owner.fwd is not None
+        out, residuals = self.owner.fwd(*self.split.whole(inputs))
+
+        def unknown(y: object) -> Tracer:
+            return builder.input(None, aval_of(y).strong())
+
+        self._bwd(residuals, tree.map(unknown, out))
 
     def forward(self, values: Values) -> tuple[list[Value], Residuals]:
         """Results and residuals, the first of which are the captured values."""
         counts: list[int] = []
         n = self.n_captured
+        assert self.owner.fwd is not None
 
-        def flat(*inputs: Value) -> Any:
+        def flat(*inputs: Value) -> PyTree:
             with self.standing(inputs[:n]):
                 return from_arguments(inputs[n:])
 
-        def from_arguments(inputs: Values) -> Any:
+        def from_arguments(inputs: Values) -> PyTree:
             args = self.split.whole(inputs)
-            what, takes = f"fwd of {self.name}", f"def fwd({self._names(range(self.split.count))})"
-            out, residuals = self._pair(called(self.owner.fwd, what, takes, *args))  # type: ignore[arg-type]
+            what, takes = f"fwd of {self.name}", f"def fwd({self._names(range(self.split.total))})"
+            out, residuals = self._pair(called(self.owner.fwd, what, takes, *args))
             leaves, out_tree = tree.flatten(out)
             if self.out_tree is not None and out_tree != self.out_tree:
                 raise self.refuse_fwd(
@@ -276,8 +285,8 @@ class VjpRules(UserRules, ReverseRules):
         arrays = [*values[:n], *[x for x in kept if is_value(x)]]
         return outs, Residuals(arrays, (plain, found.treedef, HIDDEN.builders))
 
-    def _pair(self, found: object) -> tuple[Any, Any]:
-        if not isinstance(found, (tuple, list)) or len(found) != 2:
+    def _pair(self, found: object) -> tuple[PyTree, PyTree]:
+        if not (is_tuple_like(found) or is_list(found)) or len(found) != 2:
             raise self.refuse_fwd(
                 "must return a pair (result, residuals)", f"it is {described(found)}"
             )
@@ -286,6 +295,7 @@ class VjpRules(UserRules, ReverseRules):
     def _check(self, outs: Values) -> None:
         for k, (y, aval) in enumerate(zip(outs, self.expected or (), strict=False)):
             if aval_of(y).strong() != aval:
+                assert self.out_tree is not None
                 path = tree.paths(tree.unflatten(self.out_tree, range(len(outs))))[k]
                 raise self.refuse_fwd(
                     f"must return the result of {self.name} first",
@@ -299,7 +309,7 @@ class VjpRules(UserRules, ReverseRules):
         return CustomRuleError(f"fwd of the custom_vjp function {self.name} {headline}.", rows)
 
     def backward(
-        self, token: Any, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
+        self, token: PyTree, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
     ) -> list[Value | None]:
         """A cotangent for each leaf of the arguments; `avals` are those of the arguments."""
         plain, treedef, hidden = token
@@ -307,13 +317,15 @@ class VjpRules(UserRules, ReverseRules):
         kept = [next(each) if x is None else x[0] for x in plain]
         count = treedef.num_leaves - len(kept)
         _, residuals = tree.unflatten(treedef, [*[0] * count, *kept])
+        assert self.out_tree is not None
         ct = tree.unflatten(self.out_tree, cts)
         with hiding(*hidden), self.standing(arrays[: self.n_captured]):
             return self._cotangents(self._bwd(residuals, ct), avals)
 
-    def _bwd(self, residuals: object, ct: object) -> Any:
+    def _bwd(self, residuals: object, ct: object) -> PyTree:
         """What the user's `bwd` returns."""
-        bwd: Any = self.owner.bwd
+        bwd = self.owner.bwd
+        assert bwd is not None
         statics = [x for _, x in sorted(self.split.statics.items())]
         names = self._names(sorted(self.split.statics))
         takes = f"def bwd({names}{', ' * bool(names)}residuals, cotangent)"
@@ -323,9 +335,9 @@ class VjpRules(UserRules, ReverseRules):
         return ", ".join([self.owner.parameter(k).strip("'") for k in positions])
 
     def _cotangents(self, found: object, avals: Sequence[Aval]) -> list[Value | None]:
-        positions = [k for k in range(self.split.count) if k not in self.split.statics]
+        positions = [k for k in range(self.split.total) if k not in self.split.statics]
         names = ", ".join(map(self.owner.parameter, positions))
-        if not isinstance(found, (tuple, list)):
+        if not (is_tuple_like(found) or is_list(found)):
             raise self.refuse_bwd(
                 f"must return a tuple with a cotangent for each of {names}",
                 f"it is {described(found)}",
@@ -336,7 +348,7 @@ class VjpRules(UserRules, ReverseRules):
                 f"it returned {len(found)}, for {len(positions)} arguments",
             )
         whole = tree.unflatten(self.split.treedef, range(len(avals)))
-        parts: list[Any] = []
+        parts: list[PyTree] = []
         for k, given, arg in zip(positions, found, whole, strict=True):
             part = prefixed(given, arg)
             if part is None:
@@ -370,12 +382,12 @@ class VjpRules(UserRules, ReverseRules):
         return zeros_of(aval) if ct is None and not self.owner.symbolic_zeros else ct
 
 
-class BatchedVjpRules(BatchedRules, ReverseRules):
+class BatchedVjpRules(BatchedRules[ReverseRules], ReverseRules):
     """Rules for a batch."""
 
     def forward(self, values: Values) -> tuple[list[Value], Residuals]:
         """Results and residuals."""
-        counts: list[Any] = []
+        counts: list[PyTree] = []
 
         def flat(*inputs: Value) -> list[Value]:
             outs, residuals = self.inner.forward(inputs)
@@ -389,7 +401,7 @@ class BatchedVjpRules(BatchedRules, ReverseRules):
         return outs, Residuals([x for x, _ in kept], (token, [d for _, d in kept]))
 
     def backward(
-        self, token: Any, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
+        self, token: PyTree, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
     ) -> list[Value | None]:
         """A cotangent for each leaf of the arguments."""
         inner_token, res_dims = token

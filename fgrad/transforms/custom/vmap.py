@@ -8,12 +8,13 @@ Derivatives are those of the function itself, in forward mode and in reverse.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fgrad import tree
+from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import CustomRuleError
 from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.program import Program
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Builder, Value, run
@@ -85,7 +86,7 @@ def sequential_vmap(fun: Callable[..., PyTree]) -> CustomVmap:
     """
     mapped = CustomVmap(fun)
 
-    def rule(axis_size: int, in_batched: list[Any], *args: PyTree) -> tuple[Any, Any]:
+    def rule(axis_size: int, in_batched: PyTree, *args: PyTree) -> tuple[PyTree, PyTree]:
         leaves, treedef = tree.flatten(args)
         flags = tree.leaves(in_batched)
         batched = [as_value(x) for x, b in zip(leaves, flags, strict=True) if b]
@@ -113,16 +114,18 @@ class VmapRules(UserRules):
     owner: CustomVmap
     differentiates = False
 
-    def save(self, values: Values, traced: Sequence[bool], program: Any) -> tuple[Any, Any]:
+    def save(
+        self, values: Values, traced: Sequence[bool], program: PyTree
+    ) -> tuple[Sequence[Value], PyTree]:
         """The results alone: derivatives run the program again."""
         return self.evaluated(program, values), None
 
-    def push(self, primals: Values, tangents: Pushed, program: Any, saved: Any) -> Pushed:
+    def push(self, primals: Values, tangents: Pushed, program: PyTree, saved: PyTree) -> Pushed:
         """The tangents of the results, by the program."""
         return push_program(program, primals, tangents, run)
 
     def pull(
-        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: Any, saved: Any
+        self, cts: Pushed, wanted: Sequence[bool], values: Values, program: PyTree, saved: PyTree
     ) -> Pushed:
         """Run the program again, and pull back."""
         builder = Builder("vjp", program.name, eager=True, saves=True)
@@ -135,7 +138,7 @@ class VmapRules(UserRules):
         return [next(pulled) if want else None for want in wanted]
 
     def batch(
-        self, size: int, operands: Values, dims: Sequence[int | None], program: Any
+        self, size: int, operands: Values, dims: Sequence[int | None], program: Program
     ) -> tuple[Values, Sequence[int | None]]:
         """By the user's rule; by the function, if what it closes over differs between examples."""
         n = self.n_captured
@@ -157,11 +160,11 @@ class VmapRules(UserRules):
         found_flags: list[bool] = []
         found_tree: list[tree.TreeDef] = []
 
-        def flat(*inputs: Value) -> Any:
+        def flat(*inputs: Value) -> PyTree:
             in_batched = list(tree.unflatten(treedef, flags))
             with self.standing(inputs[:n]):
                 found = settled(rule(size, in_batched, *tree.unflatten(treedef, inputs[n:])))
-            if not isinstance(found, (tuple, list)) or len(found) != 2:
+            if not (is_tuple_like(found) or is_list(found)) or len(found) != 2:
                 raise self.refuse(
                     "must return a pair (result, which parts are batched)",
                     f"it is {described(found)}",

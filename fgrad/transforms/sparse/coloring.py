@@ -51,11 +51,15 @@ def color_star(pattern: Pattern) -> np.ndarray | None:
     degrees = np.diff(pattern.indptr)
     if float(np.sum(degrees[pattern.indices])) > MOST_WORK:
         return None
-    starts, indices = pattern.indptr.tolist(), pattern.indices.tolist()
-    near = [[w for w in indices[starts[v] : starts[v + 1]] if w != v] for v in range(len(degrees))]
+    starts: list[int] = pattern.indptr.tolist()
+    indices: list[int] = pattern.indices.tolist()
+    near: list[list[int]] = [
+        [w for w in indices[starts[v] : starts[v + 1]] if w != v] for v in range(len(degrees))
+    ]
     colors = [-1] * len(near)
-    for v in np.argsort(-degrees, kind="stable").tolist():
-        forbidden = set()
+    order: list[int] = np.argsort(-degrees, kind="stable").tolist()
+    for v in order:
+        forbidden: set[int] = set()
         for w in near[v]:
             if colors[w] < 0:
                 forbidden.update([colors[x] for x in near[w] if x != v])

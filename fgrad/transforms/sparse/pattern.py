@@ -8,8 +8,8 @@ tangent.  What a rule does not know depends on all that its operands depend on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,10 +22,11 @@ from fgrad.ir.traits import Along, Holds
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
 from fgrad.transforms.core.derived_programs import jvp_program
+from fgrad.transforms.sparse.coloring import Pattern
+from fgrad.typing import PyTree
 
 sparse = lazy_module("scipy.sparse")
 
-Pattern: TypeAlias = Any  # scipy.sparse.csr_array of int8, or None for no dependence
 Known: TypeAlias = dict[Var, np.ndarray]  # values of variables that do not depend on anything
 
 MOST_ENTRIES = 1 << 28  # of a pattern
@@ -50,7 +51,7 @@ def jacobian_pattern(program: Program, active: Sequence[bool]) -> Pattern:
         start += n
     found = _Walk(total).run(derived.program, inputs)[len(program.outputs) :]
     given = iter(found)
-    parts = []
+    parts: list[Pattern] = []
     for aval, has in zip(program.out_avals, derived.has_tangent, strict=True):
         pattern = next(given) if has else None
         parts.append(
@@ -155,7 +156,7 @@ class _Walk:
         return self.all(eqn, given)
 
     def _known_inputs(self, eqn: Eqn, values: Known) -> Known:
-        found = {}
+        found: Known = {}
         for var, atom in zip(eqn.params["program"].inputs, eqn.inputs, strict=True):
             value = _value(atom, values)
             if value is not None:
@@ -169,7 +170,7 @@ class _Walk:
             if p is not None:
                 union[p.indices] = True
         columns = np.flatnonzero(union)
-        outs = []
+        outs: list[Pattern] = []
         for var in eqn.outputs:
             if var.aval.dtype.kind not in "fc":
                 outs.append(None)
@@ -249,7 +250,9 @@ Rule = Callable[[_Walk, Eqn, "list[Pattern]", Known], "list[Pattern] | None"]
 def _concatenate(
     _walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Known
 ) -> list[Pattern] | None:
-    first, numbers, parts = 1, [], []
+    first = 1
+    numbers: list[np.ndarray] = []
+    parts: list[Pattern] = []
     for p, atom in zip(given, eqn.inputs, strict=True):
         if p is None:
             numbers.append(np.zeros(atom.aval.shape, np.int64))
@@ -295,7 +298,7 @@ def _scatter(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Known) -> lis
     return [found]
 
 
-def _places(eqn: Eqn, x: Aval, update: Aval, places: Sequence[Any]) -> np.ndarray:
+def _places(eqn: Eqn, x: Aval, update: Aval, places: Sequence[PyTree]) -> np.ndarray:
     """For each element of an update, the number of the element that it is written to, or -1."""
     if eqn.prim is prims.dynamic_update:
         starts = [
@@ -304,11 +307,11 @@ def _places(eqn: Eqn, x: Aval, update: Aval, places: Sequence[Any]) -> np.ndarra
         ]
         block = tuple(slice(s, s + m) for s, m in zip(starts, update.shape, strict=True))
         return _numbers(x, 0)[block].ravel()
-    axes = eqn.params["axes"]
+    axes: tuple[int, ...] = eqn.params["axes"]
     rest = [a for a in range(x.ndim) if a not in axes]
     moved = np.transpose(_numbers(x, 0), [*axes, *rest])
     bounds = [x.shape[a] for a in axes]
-    inside = np.ones(np.shape(places[0]), bool)
+    inside: np.ndarray = np.ones(np.shape(places[0]), bool)
     for i, n in zip(places, bounds, strict=True):
         inside &= (np.asarray(i) >= 0) & (np.asarray(i) < n)
     safe = tuple([np.where(inside, i, 0) for i in places])
@@ -320,13 +323,13 @@ def _places(eqn: Eqn, x: Aval, update: Aval, places: Sequence[Any]) -> np.ndarra
 def _lines(_walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Known) -> list[Pattern] | None:
     """Each element of a line may depend on all of the line."""
     params = eqn.params
-    axes = params["axes"] if "axes" in params else (params["axis"],)
+    axes: tuple[int, ...] = params["axes"] if "axes" in params else (params["axis"],)
     if any([p is None for p in given]) and len(given) > 1:
         return None
     shape = eqn.inputs[0].aval.shape
     kept = [1 if a in axes else n for a, n in enumerate(shape)]
     rows = np.broadcast_to(np.arange(math.prod(kept)).reshape(kept), shape).ravel()
-    outs = []
+    outs: list[Pattern] = []
     for var in eqn.outputs:
         if var.aval.shape != shape:
             return None
@@ -339,10 +342,15 @@ def _lines(_walk: _Walk, eqn: Eqn, given: list[Pattern], _values: Known) -> list
     return outs
 
 
+def _axes_of(eqn: Eqn) -> Iterator[tuple[int, ...]]:
+    """The contracted axes of two operands, and those of batches."""
+    yield from (*eqn.params["contract"], *eqn.params["batch"])
+
+
 def _dot(_walk: _Walk, eqn: Eqn, given: list[Pattern], values: Known) -> list[Pattern] | None:
     """out[b,i,j] depends on x[b,i,:] and y[b,:,j], and not where a constant is 0."""
     x, y = eqn.inputs
-    (cx, cy), (bx, by) = eqn.params["contract"], eqn.params["batch"]
+    cx, cy, bx, by = _axes_of(eqn)
     found = None
     for side, (p, own, other, c, b, oc, ob) in enumerate(
         ((given[0], x, y, cx, bx, cy, by), (given[1], y, x, cy, by, cx, bx))
