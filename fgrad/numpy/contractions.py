@@ -123,7 +123,11 @@ def _cast(x: Value, dtype: np.dtype, casting: Casting) -> Value:
 
 
 @implements("einsum_path")
-def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: Any = False) -> Any:
+def einsum_path(
+    *operands: Any,
+    optimize: bool | str | Sequence[object] = "greedy",
+    einsum_call: Any = False,
+) -> tuple[list[object], str]:
     """The order of contractions that NumPy would choose: it depends on shapes alone."""
     zero = np.float64(0)
     plain: list[Any] = [

@@ -228,7 +228,7 @@ def stored(x: ArrayLike | None, dtype: np.dtype) -> Value:
     return convert(as_operand(x), dtype)
 
 
-def _of_one_dtype(xs: Sequence[Any]) -> bool:
+def _of_one_dtype(xs: Sequence[object]) -> bool:
     """Whether all are arrays of one native dtype that no promotion changes."""
     dtype = None
     for x in xs:
@@ -376,7 +376,7 @@ def broadcast(xs: Sequence[Any], shape: Shape | None = None) -> list[Value]:
     return out
 
 
-def _first_tracer(xs: Sequence[Any]) -> Tracer | None:
+def _first_tracer(xs: Sequence[object]) -> Tracer | None:
     return next((x for x in xs if isinstance(x, Tracer)), None)
 
 

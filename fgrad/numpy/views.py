@@ -69,10 +69,10 @@ class _Indexed(View):
 
     __slots__ = ()
 
-    def read(self, base: Any) -> Value:
+    def read(self, base: Tracer) -> Value:
         return getitem(base, self.key)
 
-    def write(self, base: Any, value: Value) -> Value:
+    def write(self, base: Value, value: Value) -> Value:
         return update(base, self.key, value, "set")
 
     def move(self, array: np.ndarray) -> np.ndarray:
@@ -178,7 +178,7 @@ class _Rearranged(View):
     target: Function
     writable: bool
 
-    def read(self, base: Any) -> Value:
+    def read(self, base: Value) -> Value:
         return self.again.call(self.function, base)
 
     def write(self, base: Any, value: Value) -> Value:
@@ -383,10 +383,10 @@ class ViewBy(View):
         super().__init__(base, key)
         self.by = read, write, move
 
-    def read(self, base: Any) -> Any:
+    def read(self, base: Value) -> Value:
         return self.by[0](base)
 
-    def write(self, base: Any, value: Any) -> Any:
+    def write(self, base: Value, value: Value) -> Value:
         return self.by[1](base, value)
 
     def move(self, array: np.ndarray) -> np.ndarray:

@@ -18,6 +18,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Host, Rounding
 from fgrad.ops.families import BROADCAST, finish_elementwise, same_dtype
 from fgrad.trace import Tracer, Value, bind, concrete
+from fgrad.typing import Operand
 
 # An error is text, so that programs on disk can hold it: the class, what happened, and where.
 NEGATIVE_POWER = "ValueError\nIntegers to negative integer powers are not allowed."
@@ -51,7 +52,7 @@ def is_check(error: str) -> bool:
 
 
 @checked_p.evaluate
-def _(x: Any, passed: Any, error: str) -> Any:
+def _(x: Value, passed: Value, error: str) -> Value:
     if not np.all(passed):
         raise failure(error)
     return x
@@ -62,7 +63,7 @@ def _(x: Aval, passed: Aval, error: str) -> Aval:
     return x.strong()
 
 
-def _map(t: Any, _x: Any, passed: Any, _out: Any, error: str) -> Any:
+def _map(t: Value, _x: object, passed: Value, _out: object, error: str) -> Value:
     return bind(checked_p, t, passed, error=error)  # a derivative runs without the value, and fails
 
 
@@ -77,7 +78,7 @@ in_range_p = Primitive(
 
 
 @in_range_p.evaluate
-def _(n: Any, low: int | None, high: int | None, error: str) -> Any:
+def _(n: Value, low: int | None, high: int | None, error: str) -> Value:
     if (low is not None and np.any(np.less(n, low))) or (high is not None and np.any(n > high)):
         raise failure(error)
     return n
@@ -91,7 +92,7 @@ def _(n: Aval, low: int | None, high: int | None, error: str) -> Aval:
 finish_elementwise(in_range_p, (None,))
 
 
-def checked(x: Any, passed: Any, error: str) -> Value:
+def checked(x: Operand, passed: Operand, error: str) -> Value:
     """`x`, or an error if a truth value of `passed`, one or one for each element, is false."""
     if np.shape(passed) != np.shape(x):
         passed = bind(BROADCAST, passed, shape=np.shape(x), dims=())
