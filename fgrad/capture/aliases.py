@@ -9,7 +9,6 @@ Where that cannot be told, writing one of them raises a card while the other one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,18 +23,18 @@ class Either(View):
 
     __slots__ = ("own", "taken", "test")
 
-    def __init__(self, base: Tracer, own: Any, test: Tracer, taken: bool) -> None:
+    def __init__(self, base: Tracer, own: Value, test: Tracer, taken: bool) -> None:
         super().__init__(base)
         self.own, self.test, self.taken = own, test, taken
 
-    def _chosen(self, one: Value, two: Value) -> Any:
+    def _chosen(self, one: Value, two: Value) -> Value:
         return np.where(self.test, *((one, two) if self.taken else (two, one)))
 
-    def read(self, base: Value) -> Any:
+    def read(self, base: Value) -> Value:
         """The old array or the new one."""
         return self._chosen(base, self.own)
 
-    def write(self, base: Value, value: Value) -> Any:
+    def write(self, base: Value, value: Value) -> Value:
         """Write into the one that it is."""
         self.own = value.handle() if isinstance(value, Tracer) else value
         return self._chosen(value, base)
@@ -54,11 +53,11 @@ class Some(View):
         super().__init__(olds[0])
         self.olds, self.name, self.aval = tuple(olds), name, out.aval
 
-    def read(self, base: Value) -> Any:
+    def read(self, base: Value) -> Value:
         """One of the arrays was written since."""
         raise _refusal(self.name)
 
-    def write(self, base: Value, value: Value) -> Any:
+    def write(self, base: Value, value: Value) -> Value:
         """It is written itself."""
         raise _refusal(self.name)
 

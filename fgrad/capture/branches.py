@@ -39,7 +39,7 @@ from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
 
 MOST_ATTEMPTS = 60
-Block = Callable[[], Any]
+Block = Callable[[], object]
 
 
 def if_(
@@ -159,7 +159,7 @@ class _Branches:
         """The variables after a branch; what is traced there is forgotten."""
         found: list[Any] = []
 
-        def ending(_inner: Body) -> list[object]:
+        def ending(_inner: Body) -> list[Value]:
             found.extend(self.cells.get()[: self.count])
             return []
 
@@ -169,18 +169,18 @@ class _Branches:
     def _traced(
         self, block: Block, outcomes: Sequence[_Outcome], olds: dict[int, Tracer]
     ) -> TracedProgram:
-        def ending(inner: Body) -> list[object]:
-            outs: list[Any] = []
+        def ending(inner: Body) -> list[Value]:
+            outs: list[Value] = []
             for out, value in zip(outcomes, self.cells.get(), strict=False):
                 outs += _leaves(out, value, inner, len(outs), olds)
             return [*outs, *[root.handle() for root in self.roots]]
 
         return self._run(block, ending)
 
-    def _run(self, block: Block, ending: Callable[[Body], list[Any]]) -> TracedProgram:
+    def _run(self, block: Block, ending: Callable[[Body], list[Value]]) -> TracedProgram:
         """A branch as a program of the arrays that are carried."""
 
-        def flat(*inputs: Tracer) -> list[Any]:
+        def flat(*inputs: Tracer) -> list[Value]:
             builder = innermost()
             assert builder is not None
             builder.catches, THREAD.state.closed = True, builder
@@ -214,7 +214,7 @@ class _Outcome(NamedTuple):
     avals: list[Aval]
     parts: Parts | None
 
-    def together(self, leaves: Sequence[Any]) -> Any:
+    def together(self, leaves: Sequence[Value]) -> object:
         """Its value, of the results of the choice."""
         if self.undefined or self.parts is None:
             return UNDEFINED
@@ -246,7 +246,7 @@ def _constant(x: object) -> _Outcome:
 
 
 class _Fixed(NamedTuple):
-    x: Any
+    x: object
 
 
 def _from(a: Parts, b: Parts | None, name: str) -> _Outcome:
@@ -277,14 +277,14 @@ def _common(a: Aval, b: Aval, name: str) -> Aval:
 
 def _leaves(
     out: _Outcome, value: object, inner: Body, place: int, olds: dict[int, Tracer]
-) -> list[object]:
+) -> list[Value]:
     """The results of a branch for a variable, the first of which is number `place`; those that are
     arrays from outside are noted."""
     if not out.avals or out.parts is None:
         return []
     if value is UNDEFINED:
         return [_plain(zeros(aval)) for aval in out.avals]
-    found: list[Any] = []
+    found: list[Value] = []
     numbers = [leaf for leaf in parts_of(value).leaves if is_number(leaf)]
     for leaf, aval in zip(numbers, out.avals, strict=True):
         if is_array(leaf) and isinstance(leaf, Tracer):
@@ -296,7 +296,7 @@ def _leaves(
     return found
 
 
-def _plain(x: Any) -> Value:
+def _plain(x: Value | complex) -> Value:
     return x if isinstance(x, (np.ndarray, Tracer)) else np.asarray(x)[()]
 
 
@@ -314,7 +314,7 @@ def _chosen(
     test: Tracer, branches: Sequence[TracedProgram], roots: Sequence[Tracer]
 ) -> Sequence[Value]:
     """The results of the branch that is taken; the first is for False."""
-    every: dict[Any, Any] = {}
+    every: dict[object, Value] = {}
     for branch in branches:
         for key, x in zip(_keys(branch.captured), branch.captured, strict=True):
             every.setdefault(key, x)
@@ -332,7 +332,7 @@ def _keys(captured: Sequence[object]) -> list[object]:
     return found
 
 
-def _taking(branch: TracedProgram, every: dict[object, object]) -> Program:
+def _taking(branch: TracedProgram, every: dict[object, Value]) -> Program:
     """A branch that takes all values that any branch captures."""
     program, count = branch.program, len(branch.captured)
     own = dict(zip(_keys(branch.captured), program.inputs[:count], strict=True))

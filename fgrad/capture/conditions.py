@@ -15,7 +15,7 @@ from fgrad.capture.values import is_unknown
 from fgrad.trace import Tracer
 from fgrad.tracing.capturing import not_recorded
 
-Thunk = Callable[[], Any]
+Thunk = Callable[[], object]
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge,
     "Eq": operator.eq, "NotEq": operator.ne, "Is": operator.is_, "IsNot": operator.is_not,

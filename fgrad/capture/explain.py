@@ -23,7 +23,7 @@ _WORDS = {
 
 
 @pickles_as_call
-def explain_capture(fun: Callable[..., Any]) -> Callable[..., str]:
+def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
     """What becomes of the loops and branches of a function under `jit`.
 
     Arguments:
@@ -49,7 +49,7 @@ def explain_capture(fun: Callable[..., Any]) -> Callable[..., str]:
     """
     fun = getattr(fun, "fun", fun)
 
-    def explained(*args: Any, **kwargs: Any) -> str:
+    def explained(*args: object, **kwargs: object) -> str:
         leaves, treedef = tree.flatten((args, kwargs))
         avals = [aval_of(x if is_weak(x) else as_value(x, "an argument")) for x in leaves]
 

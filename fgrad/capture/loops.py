@@ -51,7 +51,7 @@ Step = Callable[..., None]
 
 
 def for_(
-    items: Any,
+    items: Iterable[object],
     stop: Callable[[], object] | None,
     body: FunctionType,
     names: Sequence[str],
@@ -206,9 +206,9 @@ class _Rolled:
 
     def _attempt(self, plan: Plan) -> bool:
         roots = plan.live_roots()
-        found: dict[str, Any] = {}
+        found: dict[str, Outcome] = {}
 
-        def step(index: Tracer, inner: Body, entered: list[Any]) -> list[Any]:
+        def step(index: Tracer, inner: Body, entered: list[object]) -> list[Value]:
             assert self.steps is not None
             self.body(self.steps.item(index))
             outcome = found["outcome"] = plan.outcome(inner, entered)
@@ -240,7 +240,7 @@ class _Rolled:
         """Whether there is another step."""
         count: Any = None if self.steps is None else self.steps.count
 
-        def test(index: Tracer, _inner: Body, _entered: list[Any]) -> list[Any]:
+        def test(index: Tracer, _inner: Body, _entered: list[object]) -> list[Value]:
             more: Any = index < count
             if self.stop is not None:
                 more = np.logical_and(more, np.logical_not(_truth(self.stop())))
@@ -285,9 +285,9 @@ class _RolledWhile(_Rolled):
 
     def _attempt(self, plan: Plan) -> bool:
         roots = plan.live_roots()
-        found: dict[str, Any] = {}
+        found: dict[str, Outcome] = {}
 
-        def step(_index: Any, inner: Body, entered: list[Any]) -> list[Any]:
+        def step(_index: object, inner: Body, entered: list[object]) -> list[Value]:
             self.body()
             outcome = found["outcome"] = plan.outcome(inner, entered)
             return outcome.numbers
@@ -308,7 +308,7 @@ class _RolledWhile(_Rolled):
         return self.surely and plain and not traced.captured and not plan.live_roots()
 
     def _test(self, plan: Plan, roots: Sequence[Tracer]) -> TracedProgram:
-        def test(_index: Any, _inner: Body, _entered: list[Any]) -> list[Any]:
+        def test(_index: object, _inner: Body, _entered: list[object]) -> list[Value]:
             return [_truth(self.test())]
 
         traced = _traced(plan, roots, test, self.name, self.what, True, False, False)
@@ -316,7 +316,7 @@ class _RolledWhile(_Rolled):
         return traced
 
 
-def _truth(x: Any) -> Any:
+def _truth(x: object) -> Any:
     """A value as a truth value of the program."""
     if isinstance(x, Tracer):
         if x.shape not in ((), (1,)):
@@ -338,7 +338,7 @@ def _is_own(root: Tracer) -> bool:
     return True
 
 
-def _values(numbers: Sequence[Any]) -> list[Value]:
+def _values(numbers: Sequence[Value | complex]) -> list[Value]:
     """Numbers as operands of an equation."""
     return [
         x if isinstance(x, (Tracer, np.ndarray)) else aval_of_value(x).dtype.type(x)
@@ -349,7 +349,7 @@ def _values(numbers: Sequence[Any]) -> list[Value]:
 def _traced(
     plan: Plan,
     roots: Sequence[Tracer],
-    step: Callable[[Any, Body, list[Any]], list[Any]],
+    step: Callable[[Any, Body, list[object]], list[Value]],
     name: str,
     what: str,
     catches: bool,
@@ -365,7 +365,7 @@ def _traced(
     avals = [aval_of_value(x) for x in plan.numbers()]
     written = [root.aval.strong() for root in roots]
 
-    def flat(*inputs: Tracer) -> list[Any]:
+    def flat(*inputs: Tracer) -> list[Value]:
         builder = innermost()
         assert builder is not None
         if catches:
@@ -386,12 +386,12 @@ def _traced(
 
 
 def _stepped(
-    step: Callable[[Any, Body, list[Any]], list[Any]],
+    step: Callable[[Any, Body, list[object]], list[Value]],
     index: Any,
     inner: Body,
-    entered: list[Any],
+    entered: list[object],
     conditional: bool,
-) -> list[Any]:
+) -> list[Value]:
     """A step; an error in one that may not run at all is none yet."""
     try:
         return step(index, inner, entered)
@@ -470,7 +470,7 @@ def finish(
     """
     count = len(results) - len(roots)
     each = iter(results[:count])
-    same: dict[int, Any] = {}
+    same: dict[int, Value] = {}
     values = []
     for slot, after in zip(plan.slots, outcome.values, strict=True):
         if slot.parts is None:

@@ -33,9 +33,9 @@ from fgrad.capture.values import (
     parts_of,
     zeros,
 )
-from fgrad.errors import CaptureError
+from fgrad.errors import CaptureError, Row
 from fgrad.ir.aval import Aval
-from fgrad.trace import Tracer
+from fgrad.trace import Tracer, Value
 from fgrad.tracing.assign import View, made_inside, root_of, writes_of
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import Body
@@ -55,7 +55,7 @@ class Peel(Exception):
 class Exchanged(CaptureError):
     """Arrays change their names in a step, and are written."""
 
-    def __init__(self, why: str, rows: Any = ()) -> None:
+    def __init__(self, why: str, rows: Sequence[Row] = ()) -> None:
         card = not_recorded(why)
         super().__init__(card.headline, rows or card.rows)
 
@@ -71,7 +71,7 @@ class Cells:
         self.names = [name for name in names if name in cells]
         self.cells = [cells[name] for name in self.names]
 
-    def get(self) -> list[Any]:
+    def get(self) -> list[object]:
         """The values."""
         return [_held(cell) for cell in self.cells]
 
@@ -85,7 +85,7 @@ class Cells:
             and not isinstance(getattr(_held(cell), "memory", None), View)
         }
 
-    def set(self, values: Sequence[Any]) -> None:
+    def set(self, values: Sequence[object]) -> None:
         """Bind the variables to other values."""
         for cell, value in zip(self.cells, values, strict=True):
             if value is not UNDEFINED:
@@ -148,7 +148,7 @@ class Slot:
             leaves[k] = new.item() if aval.weak and not isinstance(new, Tracer) else new
         self.adopt(self.parts.together(leaves))
 
-    def adopt(self, start: Any) -> None:
+    def adopt(self, start: object) -> None:
         """Take another value before the first step."""
         self.start, self.kind, self.parts = start, VALUE, parts_of(start)
 
@@ -156,7 +156,7 @@ class Slot:
 class Outcome(NamedTuple):
     """What a step has made: the numbers that are carried, and whole values of the variables."""
 
-    numbers: list[Any]
+    numbers: list[Value]
     values: list[Any]
     fresh: list[str]  # the variables that were not defined before
     outside: dict[str, list[Tracer]]  # those that are arrays from outside, or parts of them
@@ -200,7 +200,7 @@ class Plan:
             if is_number(leaf)
         ]
 
-    def numbers(self) -> list[Any]:
+    def numbers(self) -> list[Value]:
         """The first values of what is carried."""
         return [leaf for _, leaf in self.leaves()]
 
@@ -209,7 +209,7 @@ class Plan:
         own = [leaf for _, leaf in self.leaves() if isinstance(leaf, Tracer)]
         return [root for root in self.roots if not any([root is x for x in own])]
 
-    def bind(self, numbers: Sequence[Any]) -> list[Any]:
+    def bind(self, numbers: Sequence[Value]) -> list[object]:
         """Give the variables values with these numbers, and return them."""
         each = iter(numbers)
         values = []
@@ -232,7 +232,7 @@ class Plan:
         """Give the variables the values that they had before."""
         self.cells.set(self.starts())
 
-    def outcome(self, body: Body, entered: Sequence[Any]) -> Outcome:
+    def outcome(self, body: Body, entered: Sequence[object]) -> Outcome:
         """What a step has made of the variables, which had the values `entered`.
 
         Raises:
@@ -245,7 +245,7 @@ class Plan:
             learnt |= self._learn(slot, before, now)
         if learnt:
             raise Again
-        numbers: list[Any] = []
+        numbers: list[Value] = []
         for slot, before, now in zip(self.slots, entered, after, strict=True):
             if slot.kind == VALUE:
                 numbers += self._taken(slot, before, now)
@@ -272,7 +272,7 @@ class Plan:
             return True
         return False
 
-    def _taken(self, slot: Slot, before: object, now: object) -> list[object]:
+    def _taken(self, slot: Slot, before: object, now: object) -> list[Value]:
         """The numbers in the new value of a variable, in the types that are carried."""
         if now is UNDEFINED:
             raise not_recorded(f"{slot.name} is not defined after some steps")
@@ -280,7 +280,7 @@ class Plan:
         parts = parts_of(now)
         if parts.shape != slot.parts.shape:
             raise Peel(f"{slot.name} changes its structure")
-        new: list[Any] = []
+        new: list[Value] = []
         wider: dict[int, Aval] = {}
         for k, (old, leaf) in enumerate(zip(slot.parts.leaves, parts.leaves, strict=True)):
             if not is_number(old) or not is_number(leaf):

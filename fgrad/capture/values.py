@@ -75,7 +75,7 @@ def as_tracer(x: Any) -> Tracer:
     return out
 
 
-def converted(x: Any, aval: Aval) -> Any:
+def converted(x: Any, aval: Aval) -> Value:
     """A number as one of another dtype; a Python number stays one if `aval` is weak."""
     if isinstance(x, Tracer):
         own = strong(x) if x.weak and not aval.weak else x
@@ -87,7 +87,7 @@ def converted(x: Any, aval: Aval) -> Any:
     return np.asarray(x).astype(aval.dtype)[()]
 
 
-def zeros(aval: Aval) -> Any:
+def zeros(aval: Aval) -> Value:
     """A value of a type."""
     if aval.shape:
         builder: Builder | None = innermost()
@@ -101,8 +101,8 @@ class Parts(NamedTuple):
     """A value taken apart: its leaves, and how it is put together of such."""
 
     leaves: list[Any]
-    together: Callable[[Sequence[Any]], Any]
-    shape: Any  # equal for values of one structure
+    together: Callable[[Sequence[Any]], object]
+    shape: object  # equal for values of one structure
 
 
 def is_container(x: object) -> bool:
@@ -118,7 +118,7 @@ def parts_of(x: Any) -> Parts:
     inner = [parts_of(x[key]) for key in keys]
     kind = type(x)
 
-    def together(leaves: Sequence[Any]) -> Any:
+    def together(leaves: Sequence[Any]) -> object:
         made, start = [], 0
         for part in inner:
             made.append(part.together(leaves[start : start + len(part.leaves)]))
