@@ -6,7 +6,7 @@ What compiles is loaded when something is compiled: a program that is on disk ne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.backend import Backend
@@ -15,9 +15,13 @@ from fgrad.compile.cpu.program_cache import stored
 if TYPE_CHECKING:
     from fgrad.compile.kernel.ir import Kernel
 
-kernels: Any = lazy_module("fgrad.compile.cpu.kernels")
-link: Any = lazy_module("fgrad.compile.cpu.link")
-order: Any = lazy_module("fgrad.compile.schedule.order")
+if TYPE_CHECKING:
+    from fgrad.compile.cpu import kernels, link
+    from fgrad.compile.schedule import order
+else:
+    kernels = lazy_module("fgrad.compile.cpu.kernels")
+    link = lazy_module("fgrad.compile.cpu.link")
+    order = lazy_module("fgrad.compile.schedule.order")
 
 
 def _schedule(kernel: Kernel) -> Kernel:

@@ -9,7 +9,6 @@ the function itself (20 to 500 ns); the range is shared among threads.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.text import element_type, literal, range_loop
 from fgrad.compile.tasks.routines import SpecialFunction
 
-cython_special: Any = lazy_extension("scipy.special.cython_special")
+cython_special = lazy_extension("scipy.special.cython_special")
 
 
 def has_pointer(name: str, arity: int) -> bool:

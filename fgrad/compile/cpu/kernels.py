@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu.emit.kernel import emit_function, outer_range
@@ -17,7 +17,10 @@ from fgrad.compile.llvm.runtime import Source, build_counted, module_text, targe
 from fgrad.compile.llvm.text import Target
 from fgrad.compile.llvm.vector.scalar_llvm import scalar_table
 
-generator: Any = lazy_module("fgrad.compile.llvm.generator")
+if TYPE_CHECKING:
+    from fgrad.compile.llvm import generator
+else:
+    generator = lazy_module("fgrad.compile.llvm.generator")
 
 
 def kernel_source(kernel: Kernel) -> Source:

@@ -15,7 +15,7 @@ into Python, which notes a LinAlgError for the caller.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from fgrad.ops.checked import failure as failed
 from fgrad.ops.checked import is_check
 from fgrad.ops.complex import real_dtype
 
-cython_lapack: Any = lazy_extension("scipy.linalg.cython_lapack")
+cython_lapack = lazy_extension("scipy.linalg.cython_lapack")
 PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
 _LAPACK = frozenset({"potrf", "getrf", "syevd", "heevd", "gesdd", "geqrf", "orgqr", "ungqr"})
 

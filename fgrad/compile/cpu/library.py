@@ -26,7 +26,7 @@ from fgrad.compile.llvm.runtime import Source, build_counted, target
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.tasks.routines import Gemm
 
-cython_blas: Any = lazy_extension("scipy.linalg.cython_blas")
+cython_blas = lazy_extension("scipy.linalg.cython_blas")
 _PREFIX = {"float": "s", "double": "d"}
 
 

@@ -23,18 +23,26 @@ if TYPE_CHECKING:
         SpecialFunction,
     )
 
-callbacks: Any = lazy_module("fgrad.compile.host.callback")
-complex_loops: Any = lazy_module("fgrad.compile.cpu.complex_parts")
-lapack_factors: Any = lazy_module("fgrad.compile.cpu.lapack_factors")
-library: Any = lazy_module("fgrad.compile.cpu.library")
-search: Any = lazy_module("fgrad.compile.cpu.rows.search")
-sorting: Any = lazy_module("fgrad.compile.cpu.rows.sorting")
-spare_memory: Any = lazy_module("fgrad.compile.cpu.spare_memory")
-special: Any = lazy_module("fgrad.compile.cpu.external")
-top: Any = lazy_module("fgrad.compile.cpu.rows.top")
-ufunc_loops: Any = lazy_module("fgrad.compile.cpu.ufunc_loops")
-tasks: Any = lazy_module("fgrad.compile.tasks.routines")
-walks: Any = lazy_module("fgrad.compile.cpu.rows.walks")
+if TYPE_CHECKING:
+    from fgrad.compile.cpu import complex_parts as complex_loops
+    from fgrad.compile.cpu import external as special
+    from fgrad.compile.cpu import lapack_factors, library, spare_memory, ufunc_loops
+    from fgrad.compile.cpu.rows import search, sorting, top, walks
+    from fgrad.compile.host import callback as callbacks
+    from fgrad.compile.tasks import routines as tasks
+else:
+    callbacks = lazy_module("fgrad.compile.host.callback")
+    complex_loops = lazy_module("fgrad.compile.cpu.complex_parts")
+    lapack_factors = lazy_module("fgrad.compile.cpu.lapack_factors")
+    library = lazy_module("fgrad.compile.cpu.library")
+    search = lazy_module("fgrad.compile.cpu.rows.search")
+    sorting = lazy_module("fgrad.compile.cpu.rows.sorting")
+    spare_memory = lazy_module("fgrad.compile.cpu.spare_memory")
+    special = lazy_module("fgrad.compile.cpu.external")
+    top = lazy_module("fgrad.compile.cpu.rows.top")
+    ufunc_loops = lazy_module("fgrad.compile.cpu.ufunc_loops")
+    tasks = lazy_module("fgrad.compile.tasks.routines")
+    walks = lazy_module("fgrad.compile.cpu.rows.walks")
 
 # A routine of a step, or the loop in C that an `Evaluation` is on the CPU.
 NativeTask: TypeAlias = "OneCall | SpecialFunction | UfuncLoop"

@@ -37,7 +37,7 @@ from fgrad.typing import PyTree
 if TYPE_CHECKING:
     from fgrad.compile.tasks.plan import Donation
 
-scipy: Any = lazy_module("scipy")
+scipy = lazy_module("scipy")
 
 CONSTANT_LIMIT = 16 << 20  # bytes of computed constants in one entry
 _FLAT = (host.Call, host.Share, host.PointAt, host.Advance, host.Swap, host.Copy, host.Fill)

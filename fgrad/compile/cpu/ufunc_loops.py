@@ -25,7 +25,7 @@ from fgrad.compile.kernel.machine import CALL_CYCLES, FOURIER_CYCLES
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.typing import PyTree
 
-fourier: Any = lazy_module("numpy.fft._pocketfft_umath")
+fourier = lazy_module("numpy.fft._pocketfft_umath")
 
 
 class _Table(ctypes.Structure):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,10 @@ from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, impor
 from fgrad.compile.llvm.runtime import Source, build, store, symbol
 from fgrad.config import config
 
-text: Any = lazy_module("fgrad.compile.entry.text")  # where the entry is not in the cache
+if TYPE_CHECKING:
+    from fgrad.compile.entry import text
+else:
+    text = lazy_module("fgrad.compile.entry.text")  # where the entry is not in the cache
 
 MAX_SIGNATURES = 512  # in one chain
 MAX_ATTEMPTS = 8  # to make calls of one compiled program native
@@ -198,7 +201,7 @@ class NativeCalls:
         return 1 <= attempt - _ENTRY.patience(LAYOUT) <= MAX_ATTEMPTS
 
     def learn(
-        self, callee: Any, parameters: Parameters, results: Results, work: Work
+        self, callee: object, parameters: Parameters, results: Results, work: Work
     ) -> Signature | None:
         """Make calls like this one native from now on; None if that is not possible."""
         assert LAYOUT is not None

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 from types import CellType, MemberDescriptorType
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class NotWatched(Exception):
     """A read that native code cannot check."""
 
 
-def outside_words(watches: Watches, references: list[Any]) -> list[int]:
+def outside_words(watches: Watches, references: list[object]) -> list[int]:
     """Instructions that compare watched values with their current state; `references` own them."""
     references.append(watches)
     words: list[int] = []
@@ -95,7 +94,7 @@ def _address(x: object) -> int:
     return 0 if x is MISSING else id(x)
 
 
-def _unless_unchanged(holder: dict[Any, Any], inside: list[int]) -> list[int]:
+def _unless_unchanged(holder: dict[object, object], inside: list[int]) -> list[int]:
     """The instructions, skipped while the dictionary's version is unchanged."""
     at = version_address(holder)
     if at is None:

@@ -283,7 +283,7 @@ class _Reader:
         self,
         parameters: Parameters,
         slots: Sequence[int],
-        references: list[Any],
+        references: list[object],
         given: Sequence[tuple[int, Number]] = (),
     ) -> None:
         if not is_plain(parameters.treedef):
@@ -407,7 +407,7 @@ class _Writer:
         results: Results,
         slots: Sequence[int],
         reader: _Reader,
-        references: list[Any],
+        references: list[object],
         pool: int,
         donors: Mapping[int, int],
         spare: int,
@@ -502,7 +502,7 @@ class _Writer:
         self.height += 1
         self.depth = max(self.depth, self.height)
 
-    def items(self, values: Iterable[Any], head: int, *rest: int) -> None:
+    def items(self, values: Iterable[object], head: int, *rest: int) -> None:
         """The items, and then what makes a container of them."""
         before = self.height
         for value in values:

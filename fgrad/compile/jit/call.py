@@ -52,7 +52,10 @@ if TYPE_CHECKING:
     from fgrad.compile.tasks.plan import Donation
     from fgrad.compile.tasks.runnable import Runnable
 
-pipeline: Any = lazy_module("fgrad.compile.pipeline")  # needed for what is not in the cache
+if TYPE_CHECKING:
+    from fgrad.compile import pipeline
+else:
+    pipeline = lazy_module("fgrad.compile.pipeline")  # needed for what is not in the cache
 
 call_p = Primitive("call", traits.holding(Holds.CALL), params=("program", "name"), multiple=True)
 

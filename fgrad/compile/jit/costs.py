@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.base.pickling import pickles_as_call
 from fgrad.compile.jit.inspect import inspect, jitted
@@ -45,12 +45,12 @@ class Cost(NamedTuple):
         return "\n".join(rows)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
 @pickles_as_call
-def cost_analysis(fun: Callable[..., Any]) -> Callable[..., Cost]:
+def cost_analysis(fun: Callable[..., object]) -> Callable[..., Cost]:
     """A function that counts what a call of `fun` with its arguments costs, without running it.
 
     Arguments:
@@ -64,7 +64,7 @@ def cost_analysis(fun: Callable[..., Any]) -> Callable[..., Cost]:
         (128, 16)
     """
 
-    def analysed(*args: Any, **kwargs: Any) -> Cost:
+    def analysed(*args: object, **kwargs: object) -> Cost:
         stages = inspect(fun)(*args, **kwargs)
         program = jitted(fun).program_of(args, kwargs)
         counted = _Counter()

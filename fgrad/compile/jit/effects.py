@@ -107,7 +107,7 @@ class Effects(NamedTuple):
         return (*[first + k for k in donated if k not in kept], *written)
 
     def check(
-        self, given: Sequence[Any], args: Any, fun: str, names: Names, outside: Watches
+        self, given: Sequence[Any], args: object, fun: str, names: Names, outside: Watches
     ) -> None:
         """Raise a card if what is written cannot be, or shares memory with another argument, or
         with an array that the function reads from outside."""
@@ -124,7 +124,7 @@ class Effects(NamedTuple):
         if self.stores:
             _check_containers(self.stores, args, fun)
 
-    def finish(self, outs: Sequence[Any], given: Sequence[Any], args: Any) -> list[Any]:
+    def finish(self, outs: Sequence[object], given: Sequence[object], args: object) -> list[Any]:
         """Store what was computed, and give the leaves of the result."""
         first = len(outs) - len(self.writes)
         for k, new in zip(self.writes, outs[first:], strict=True):
@@ -143,7 +143,7 @@ class Watched:
     """
 
     def __init__(
-        self, tracers: Sequence[Tracer], arrays: Sequence[bool], args: Any, given_back: bool
+        self, tracers: Sequence[Tracer], arrays: Sequence[bool], args: object, given_back: bool
     ) -> None:
         self.given_back = given_back
         self.numbers = {id(x): k for k, x in enumerate(tracers)}
@@ -153,7 +153,7 @@ class Watched:
             if is_array:
                 keep_memory(x)
 
-    def after(self, results: Sequence[Any], fun: str, names: Names) -> tuple[Effects, list[Any]]:
+    def after(self, results: Sequence[object], fun: str, names: Names) -> tuple[Effects, list[Any]]:
         """What the function did, and the values that the program must compute."""
         values: list[Any] = []
         leaves = []
@@ -180,11 +180,11 @@ class Watched:
         builder = self.tracers[0].builder
         return tuple([k for k, x in enumerate(builder.inputs) if x.index in builder.taken])
 
-    def _stores(self, values: list[Any], fun: str) -> tuple[Stored, ...]:
+    def _stores(self, values: list[object], fun: str) -> tuple[Stored, ...]:
         """What the containers hold now; what must be computed for that is added to `values`."""
         known = {id(c): k for k, c in enumerate(self.containers.containers)}
 
-        def part(x: Any) -> Part:
+        def part(x: object) -> Part:
             if id(x) in known:
                 return Part("container", known[id(x)])
             if id(x) in self.numbers:
@@ -194,7 +194,7 @@ class Watched:
             values.append(x)
             return Part("output", len(values) - 1)
 
-        def parts(x: Any) -> tuple[tree.TreeDef, list[Part]]:
+        def parts(x: object) -> tuple[tree.TreeDef, list[Part]]:
             found, treedef = tree.flatten(x, lambda y: id(y) in known)
             return treedef, [part(y) for y in found]
 
@@ -207,7 +207,7 @@ class Watched:
 
 
 def _store_contents(
-    stores: Sequence[Stored], outs: Sequence[Any], given: Sequence[Any], args: Any
+    stores: Sequence[Stored], outs: Sequence[object], given: Sequence[object], args: object
 ) -> None:
     containers = containers_in(args)
 
@@ -232,7 +232,7 @@ def _store_contents(
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def _check_containers(stores: Sequence[Stored], args: Any, fun: str) -> None:
+def _check_containers(stores: Sequence[Stored], args: object, fun: str) -> None:
     containers = containers_in(args)
     for s in stores:
         changed = containers[s.container]
@@ -299,7 +299,7 @@ def needs(program: Program, output: int) -> set[Any]:
     return found
 
 
-def _part(program: Program, output: int, needed: set[Any]) -> tuple[Program, list[int]]:
+def _part(program: Program, output: int, needed: set[object]) -> tuple[Program, list[int]]:
     """The program of one output, and the numbers of its inputs."""
 
     def cut() -> tuple[Program, list[int]]:

@@ -55,7 +55,7 @@ class Entry(NamedTuple):
         """The first inputs of the program, as they are now."""
         return [x.now() if type(x) is Number else x for x in self.captured]
 
-    def result(self, outs: Sequence[Any]) -> Any:
+    def result(self, outs: Sequence[object]) -> Any:
         """What a call returns: its leaves in their containers."""
         return outs[0] if self.single else tree.unflatten(self.out_tree, outs)
 
@@ -70,7 +70,7 @@ class DeviceCall(NamedTuple):
     take: Take | None  # None: the arguments are the leaves
     kept: Any  # what `call` reads
 
-    def outs(self, leaves: tuple[Any, ...]) -> Any:
+    def outs(self, leaves: tuple[object, ...]) -> Any:
         """The results; None if the call is of another kind."""
         found = self.call(leaves)
         if type(found) is int:

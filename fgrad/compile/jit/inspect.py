@@ -124,13 +124,13 @@ def _bytes(aval: Aval) -> int:
     return aval.size * aval.dtype.itemsize
 
 
-def jitted(fun: Callable[..., Any]) -> Jitted:
+def jitted(fun: Callable[..., object]) -> Jitted:
     """The jitted function; one that is jitted already is returned unchanged."""
     return fun if isinstance(fun, Jitted) else jit(fun)
 
 
 @pickles_as_call
-def make_program(fun: Callable[..., Any]) -> Callable[..., Program]:
+def make_program(fun: Callable[..., object]) -> Callable[..., Program]:
     """A function that traces `fun` with its arguments and returns the program.
 
     Arguments:
@@ -145,14 +145,14 @@ def make_program(fun: Callable[..., Any]) -> Callable[..., Program]:
         <BLANKLINE>
     """
 
-    def traced(*args: Any, **kwargs: Any) -> Program:
+    def traced(*args: object, **kwargs: object) -> Program:
         return jitted(fun).program_of(args, kwargs)
 
     return named_like(traced, fun, "make_program")
 
 
 @pickles_as_call
-def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
+def inspect(fun: Callable[..., object]) -> Callable[..., Stages]:
     """A function that compiles `fun` for its arguments and returns all stages.
 
     Arguments:
@@ -165,7 +165,7 @@ def inspect(fun: Callable[..., Any]) -> Callable[..., Stages]:
         (5, 1)
     """
 
-    def compiled(*args: Any, **kwargs: Any) -> Stages:
+    def compiled(*args: object, **kwargs: object) -> Stages:
         start = time.perf_counter()
         whole = jitted(fun)
         entry = whole.entry_of(args, kwargs)

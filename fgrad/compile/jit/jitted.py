@@ -84,7 +84,7 @@ class Jitted(NativeCallable):
 
     def __init__(
         self,
-        fun: Callable[..., Any],
+        fun: Callable[..., object],
         static_argnums: tuple[int, ...],
         static_argnames: tuple[str, ...],
         donate_argnums: tuple[int, ...],
@@ -118,14 +118,14 @@ class Jitted(NativeCallable):
     def _name(self) -> str:
         return label_of(self.fun)
 
-    def with_function(self, fun: Callable[..., Any]) -> Jitted:
+    def with_function(self, fun: Callable[..., object]) -> Jitted:
         """The same for a twin of the function in a trace, which finds tracers outside of it."""
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
         made = Jitted(fun, *settings, self.max_traces, self.device, self.capture)
         made.is_twin = True
         return made
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> str | tuple[object, ...]:
@@ -134,7 +134,7 @@ class Jitted(NativeCallable):
         return reduced(self, Recipe(Jitted, call, {}))
 
     @hides_own_frames
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         last = self.device_calls.last
         if last is not None and not kwargs and last.entry.watches.changed() is None:
             outs = last.outs(args if last.take is None else last.take(args))
@@ -150,7 +150,7 @@ class Jitted(NativeCallable):
             call = Call(entry, short.leaves, (), Given(args, kwargs, short.leaves), short)
         return self._answer(call)
 
-    def _short(self, args: tuple[Any, ...]) -> Short | None:
+    def _short(self, args: tuple[object, ...]) -> Short | None:
         """The short key of arguments that are arrays, or containers of arrays on the device."""
         key: list[Any] = [config.epoch]
         for x in args:
@@ -169,7 +169,7 @@ class Jitted(NativeCallable):
         return Short((config.epoch, tree.exact(treedef), *types), leaves, treedef)
 
     def _traced_call(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], short: Short | None
+        self, args: tuple[object, ...], kwargs: dict[str, object], short: Short | None
     ) -> Call:
         """Any call, by the whole key: containers, numbers, static arguments, tracers; traced if it
         is the first of its kind."""
@@ -236,7 +236,7 @@ class Jitted(NativeCallable):
         return computed(entry.program, inputs, device, entry.donated)
 
     def _on_device(
-        self, entry: Entry, inputs: list[Any], device: str, short: Short | None
+        self, entry: Entry, inputs: list[object], device: str, short: Short | None
     ) -> Sequence[Any]:
         """The results of a program on a device; the next calls like it are native if possible."""
         plain = not (config.nans or entry.captured or entry.donated or entry.effects)
@@ -276,7 +276,7 @@ class Jitted(NativeCallable):
         native = native and entry.use.kept
         return native and self.native.wants(entry.program)
 
-    def _learn(self, args: tuple[Any, ...], kwargs: dict[str, Any], entry: Entry) -> None:
+    def _learn(self, args: tuple[object, ...], kwargs: dict[str, object], entry: Entry) -> None:
         """Have calls like this one made natively from now on, if possible."""
         signature, program = self._signature(args, kwargs), entry.program
         statics = {where: value for where, (_, value) in signature.statics}
@@ -305,16 +305,16 @@ class Jitted(NativeCallable):
                 return other
         return None
 
-    def program_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+    def program_of(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Program:
         """The traced program for some arguments, which it need not be kept for."""
         return self.entry_of(args, kwargs, closed_over=True).whole()
 
-    def arrays_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def arrays_of(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Any]:
         """The leaves of the arguments that a program takes: all but the static ones."""
         return self._signature(args, kwargs).leaves
 
     def entry_of(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], closed_over: bool = False
+        self, args: tuple[object, ...], kwargs: dict[str, object], closed_over: bool = False
     ) -> Entry:
         """What would be kept for some arguments."""
         signature = self._signature(args, kwargs)
@@ -323,12 +323,12 @@ class Jitted(NativeCallable):
 
     # Arguments.
 
-    def _signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    def _signature(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Signature:
         dynamic, statics = self._dynamic(args, kwargs)
         return Signature(*tree.flatten(dynamic), tuple(statics))
 
     def _dynamic(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[Any, list[tuple[Hashable, Static]]]:
         """The arguments that are traced, and the static ones."""
         statics: list[tuple[Hashable, Static]] = []
@@ -344,7 +344,7 @@ class Jitted(NativeCallable):
                 statics.append((name, typed(keywords.pop(name))))
         return (tuple(dynamic), keywords), statics
 
-    def _leaf(self, x: Any, position: int, signature: Signature) -> Any:
+    def _leaf(self, x: object, position: int, signature: Signature) -> Any:
         """A leaf as an array, a NumPy scalar, a Python scalar or a tracer."""
         if isinstance(x, (Tracer, OnDevice)) or type(x) in PYTHON_SCALARS:
             if type(x) is int and not -(2**63) <= x < 2**63:
@@ -371,7 +371,7 @@ class Jitted(NativeCallable):
     # Tracing.
 
     def _trace(
-        self, signature: Signature, leaves: list[Any], closed_over: bool = False
+        self, signature: Signature, leaves: list[object], closed_over: bool = False
     ) -> tuple[Entry, Sequence[Tracer]]:
         """Trace the function; arrays that it closes over are constants if `closed_over`."""
         out_trees: list[tree.TreeDef] = []
@@ -447,7 +447,7 @@ class Jitted(NativeCallable):
         size = sum([avals[leaf].size * avals[leaf].dtype.itemsize for leaf in found])
         return tuple(sorted(found)) if size >= DONATED_BYTES else ()
 
-    def _keep(self, key: Any, entry: Entry) -> None:
+    def _keep(self, key: object, entry: Entry) -> None:
         before = self.entries.get(key)
         if before is not None:
             self._note_change(before)
@@ -462,7 +462,7 @@ class Jitted(NativeCallable):
         elif self.traces > self.max_traces:
             warn_user(explain_retrace(self), RetraceWarning)
 
-    def _file(self, key: Any, entry: Entry) -> None:
+    def _file(self, key: object, entry: Entry) -> None:
         self.entries[key] = entry
         entry.use.keys[key] = None
 
@@ -487,7 +487,7 @@ class Jitted(NativeCallable):
             warn_user(text, RetraceWarning)
 
 
-def _recorded(entry: Entry, inputs: list[Any], count: int) -> Sequence[Any]:
+def _recorded(entry: Entry, inputs: list[object], count: int) -> Sequence[Any]:
     """The results as those of an equation of the enclosing trace; the last `count` inputs are the
     leaves of the arguments."""
     program, effects = entry.program, entry.effects
@@ -503,7 +503,7 @@ def _recorded(entry: Entry, inputs: list[Any], count: int) -> Sequence[Any]:
     return _weak_as(program, split_writes(program, effects, values, entry.device))
 
 
-def _weak_as(program: Program, outs: Sequence[Any]) -> Sequence[Any]:
+def _weak_as(program: Program, outs: Sequence[object]) -> Sequence[Any]:
     """The results of a call in a trace, Python numbers where the function gives these."""
     for out, atom in zip(outs, program.outputs, strict=True):
         if isinstance(out, Tracer):
@@ -511,7 +511,7 @@ def _weak_as(program: Program, outs: Sequence[Any]) -> Sequence[Any]:
     return outs
 
 
-def _result(x: Any, fun: str) -> Any:
+def _result(x: object, fun: str) -> Any:
     if isinstance(x, (Tracer, OnDevice)):
         return lift(x)
     array = np.asarray(x)
@@ -527,7 +527,7 @@ def _result(x: Any, fun: str) -> Any:
 
 
 def jit(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., object] | None = None,
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),

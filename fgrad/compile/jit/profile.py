@@ -10,7 +10,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class Profile(NamedTuple):
 
 
 @pickles_as_call
-def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]:
+def profile(fun: Callable[..., object], repeat: int = 20) -> Callable[..., Profile]:
     """A function that compiles `fun`, runs it, and returns the time of each of its steps.
 
     Arguments:
@@ -118,7 +118,7 @@ def profile(fun: Callable[..., Any], repeat: int = 20) -> Callable[..., Profile]
     if repeat < 1:
         raise ArgumentError(f"profile: repeat={repeat}; it must be positive.")
 
-    def profiled(*args: Any, **kwargs: Any) -> Profile:
+    def profiled(*args: object, **kwargs: object) -> Profile:
         entry = jitted(fun).entry_of(args, kwargs)
         device = entry.device or HOST
         device = HOST if BACKENDS[device].steps is None else device

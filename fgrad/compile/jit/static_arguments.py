@@ -32,7 +32,7 @@ def as_tuple(x: Any, kind: Any) -> tuple[Any, ...]:
 
 
 def completed(
-    fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]
+    fun: Callable[..., object], nums: tuple[int, ...], names: tuple[str, ...]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Positions and names of the same static arguments, checked against the signature."""
     if not nums and not names:
@@ -90,7 +90,7 @@ def checked_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> l
     return checked
 
 
-def known_by_name(fun: Any, statics: Sequence[tuple[Hashable, Static]]) -> dict[str, Any]:
+def known_by_name(fun: object, statics: Sequence[tuple[Hashable, Static]]) -> dict[str, Any]:
     """Static arguments by the names of the parameters."""
     code = getattr(getattr(fun, "__func__", fun), "__code__", None)
     names = code.co_varnames[isinstance(fun, MethodType) :] if code is not None else ()
@@ -119,13 +119,13 @@ class Static(NamedTuple):
         return hash(self.key)
 
 
-def typed(x: Any) -> Static:
+def typed(x: object) -> Static:
     """A static value by type and bits: 1, 1.0 and True stay apart, and so do 0.0 and -0.0, also
     inside tuples, frozen sets and frozen dataclasses."""
     return Static(_key(x), x)
 
 
-def _key(x: Any) -> Any:
+def _key(x: object) -> Any:
     kind = type(x)
     if kind in (float, complex) or isinstance(x, np.generic):
         return kind, np.asarray(x).tobytes()

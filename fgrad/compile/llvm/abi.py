@@ -244,7 +244,7 @@ def _versions() -> tuple[bool, bool]:
     return _version_shows_changes(held, change_item), objects
 
 
-def version_address(holder: dict[Any, Any]) -> int | None:
+def version_address(holder: dict[object, object]) -> int | None:
     """The address of a number that changes whenever a dictionary does; None if there is none."""
     any_dict, of_objects = _versions()
     whole = word_at(id(holder) + _VALUES) == 0

@@ -15,13 +15,16 @@ import atexit
 import ctypes
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm.code_memory import LOCK, MEMORY, Block, CodeMemoryError
 from fgrad.compile.llvm.elf import ElfObject, UnsupportedObject
 
-generator: Any = lazy_module("fgrad.compile.llvm.generator")
+if TYPE_CHECKING:
+    from fgrad.compile.llvm import generator
+else:
+    generator = lazy_module("fgrad.compile.llvm.generator")
 _ALIGNMENT = 64
 
 

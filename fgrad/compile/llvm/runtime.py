@@ -16,7 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
 from fgrad.base.digest import digest
@@ -29,7 +29,10 @@ from fgrad.compile.llvm.target import host_target, llvm_version
 from fgrad.compile.llvm.text import ATTRIBUTES, Target
 from fgrad.config import config
 
-generator: Any = lazy_module("fgrad.compile.llvm.generator")
+if TYPE_CHECKING:
+    from fgrad.compile.llvm import generator
+else:
+    generator = lazy_module("fgrad.compile.llvm.generator")
 
 # The packages that machine code depends on.
 EMITTERS = ("kernel", "tasks", "llvm", "entry", "host", "cpu")

@@ -9,14 +9,17 @@ from __future__ import annotations
 import platform
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm.store import DiskStore
 from fgrad.compile.llvm.text import Target
 
-generator: Any = lazy_module("fgrad.compile.llvm.generator")
+if TYPE_CHECKING:
+    from fgrad.compile.llvm import generator
+else:
+    generator = lazy_module("fgrad.compile.llvm.generator")
 _DESCRIBES = {
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features",

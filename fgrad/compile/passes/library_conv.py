@@ -255,7 +255,7 @@ def _conv_params(c: Convolution) -> dict[str, Any]:
 
 
 @library_conv_p.type_rule
-def _(a: Aval, b: Aval, **params: Any) -> Aval:
+def _(a: Aval, b: Aval, **params: object) -> Aval:
     c = convolution_of(a, b, **params)
     x, w, y = [Aval(shape, c.dtype) for shape in (c.x, c.w, c.y)]
     if conv_p.type_of(x, w, **_conv_params(c)) != y or b.dtype != c.dtype:

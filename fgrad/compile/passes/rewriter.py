@@ -107,7 +107,7 @@ def number(atom: Atom) -> Any:
     return atom.value.item() if type(atom) is Lit else None
 
 
-def lit(value: Any, dtype: np.dtype) -> Lit:
+def lit(value: object, dtype: np.dtype) -> Lit:
     return Lit(dtype.type(value))
 
 

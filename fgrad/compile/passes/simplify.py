@@ -8,8 +8,6 @@ function whose docstring is the law; it returns what stands for the equation's r
 
 from __future__ import annotations
 
-from typing import Any
-
 from fgrad.compile.passes.laws_algebra import (
     add_float_zero,
     add_negative,
@@ -151,7 +149,7 @@ class _ByPrimitive(dict[Primitive, list[Law]]):
         super().__init__()
         self.all = laws
 
-    def get(self, prim: Primitive, default: Any = ()) -> list[Law]:  # type: ignore[override]
+    def get(self, prim: Primitive, default: object = ()) -> list[Law]:  # type: ignore[override]
         found = super().get(prim)
         if found is None:
             found = self[prim] = [law for law in self.all if law.rewrites(prim)]

@@ -135,7 +135,7 @@ class Driver:
 
     # Calls.
 
-    def call(self, name: str, *arguments: Any) -> int:
+    def call(self, name: str, *arguments: object) -> int:
         """Call a C function; its CUresult."""
         return _function(self.addresses[name], name)(*arguments)
 
@@ -165,7 +165,7 @@ class Driver:
         self.call(function, result, ctypes.addressof(text))
         return (text.value or b"CUresult %d" % result).decode()
 
-    def _number(self, function: str, kind: Any, *arguments: Any) -> int:
+    def _number(self, function: str, kind: Any, *arguments: object) -> int:
         out = kind()
         self.check(self.call(function, ctypes.addressof(out), *arguments), function)
         return int(out.value or 0)

@@ -169,7 +169,7 @@ class Functions:
         types = [C_TYPES[letter] for letter in SIGNATURES[name]]
         return ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self.address(name))(*arguments)
 
-    def call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: object) -> None:
         """Call a function, and raise a card if it fails."""
         status = self.status(name, *arguments)
         if status:
@@ -299,6 +299,6 @@ class Cells:
         weakref.finalize(self, f.end, destroy, handle).atexit = False
         return handle
 
-    def number(self, kind: Any, *values: Any) -> Number:
+    def number(self, kind: object, *values: object) -> Number:
         """The same, as an argument of a call."""
         return Number("i64", self.address(kind, *values))
