@@ -10,7 +10,7 @@ first compiled for it:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
@@ -105,7 +105,7 @@ class NativeCall(Protocol):
     """Calls a program on a device without Python."""
 
     @property
-    def call(self) -> Callable[[tuple[Any, ...]], list[Any] | int | None]:
+    def call(self) -> Callable[[tuple[object, ...]], list[object] | int | None]:
         """Leaves -> results, a code for `failed`, or None if the call is of another kind."""
         ...
 

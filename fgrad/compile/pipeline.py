@@ -10,11 +10,12 @@ steps -> native      plan and the backend's build
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -54,6 +55,8 @@ from fgrad.trace import run
 from fgrad.tracing.on_device import HOST
 from fgrad.typing import PyTree
 
+B = TypeVar("B")
+
 
 class Stage(NamedTuple):
     """One pass: its time, its size before and after (equations or steps) and its result."""
@@ -75,7 +78,7 @@ class Compiled(NamedTuple):
 
 def compile_program(
     program: Program,
-    args: Sequence[object] | None = None,
+    args: Sequence[Any] | None = None,
     device: str = HOST,
     donated: Sequence[Donation] = (),
 ) -> Compiled:
@@ -95,7 +98,7 @@ def compile_program(
 
 
 def _compile(
-    program: Program, args: Sequence[object] | None, backend: Backend, donated: Sequence[Donation]
+    program: Program, args: Sequence[Any] | None, backend: Backend, donated: Sequence[Donation]
 ) -> Compiled:
     log = _Log(program, args, backend)
     # Calls first, so that every later pass sees the whole program.
@@ -156,15 +159,10 @@ def _compile(
         # After `schedule`, which makes a loop for each kind of edge.
         steps = log.timed("loop_fission", loop_fission, steps, size=len)
     # Bodies of loops and branches are compiled by all of these passes too.
+    body = functools.partial(_compile_body, backend=backend)
     program, steps = log.timed(
         "control",
-        lambda s: compile_bodies(
-            program,
-            s,
-            lambda p: _compile_body(p, backend),
-            backend.schedule,
-            backend.in_kernel,
-        ),
+        lambda s: compile_bodies(program, s, body, backend.schedule, backend.in_kernel),
         steps,
         size=lambda compiled: len(compiled[1]),
     )
@@ -210,7 +208,7 @@ class _Log:
         self.stages: list[Stage] = []
         self.backend = backend
         self.args = args
-        self.expected: list[Any] | None = None
+        self.expected: Sequence[object] | None = None
         if config.check >= 2:
             check_program(program)
         if config.check >= 3 and args is not None:
@@ -228,7 +226,7 @@ class _Log:
             self.compare(name, result)
         return result
 
-    def timed(self, name: str, rewrite: Callable[[Any], Any], x: Any, size: Any) -> Any:
+    def timed(self, name: str, rewrite: Callable[[Any], B], x: Any, size: Callable[[B], int]) -> B:
         """Run a pass and record a stage."""
         start = time.perf_counter()
         result = rewrite(x)

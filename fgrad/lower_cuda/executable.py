@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from fgrad.compile.host.program import HostProgram
 from fgrad.compile.tasks.plan import Plan
@@ -180,7 +180,7 @@ class _Resident:
         nodes = executable.nodes
         if nodes is not None:
             self.graphs = Graphs(device, nodes, functions().launch)
-        self.call: Any = self.first_call
+        self.call: Callable[..., int] = self.first_call
 
     def first_call(self, *pointers: int) -> int:
         """A call before there are graphs: many programs run once.  Those with conditional nodes

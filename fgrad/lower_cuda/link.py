@@ -95,7 +95,7 @@ class Image(NamedTuple):
     origins: dict[int, Origin]
     listing: tuple[tuple[tuple[str, ...], int], ...]
     graphable: frozenset[int]
-    kept: tuple[Any, ...]
+    kept: tuple[object, ...]
 
 
 def linked(program: Program, plan: Plan, driver: Driver) -> Image:
@@ -147,7 +147,7 @@ class _Linker:
         self.origins: dict[int, Origin] = {}
         self.listing: list[tuple[tuple[str, ...], int]] = []
         self.inside: tuple[str, ...] = ()
-        self.kept: list[Any] = []
+        self.kept: list[object] = []
 
     def step(self, step: KernelStep | LibraryStep) -> None:
         """Add the calls of a step of the plan."""

@@ -139,7 +139,9 @@ class NativeCall:
             _HOOK: self.place(far),
         }
         record = self.words([words.get(k, 0) for k in range(_HOOK + 1)])
-        self.call: Callable[[tuple[Any, ...]], Any] = builtin(_method(), record)
+        self.call: Callable[[tuple[object, ...]], list[object] | int | None] = builtin(
+            _method(), record
+        )
 
     def place(self, x: object) -> int:
         """The address of an object, which stays."""
@@ -159,7 +161,7 @@ def offsets() -> dict[str, int] | None:
     names = ("shape", "dtype", "pointer", "nbytes", "device_of", "owner", "lifted", "given_away")
     found: dict[str, int] = {}
     for name in names:
-        probe: Any = DeviceArray((), np.dtype(bool), 0, 0, None)  # type: ignore[arg-type]
+        probe: object = DeviceArray((), np.dtype(bool), 0, 0, None)  # type: ignore[arg-type]
         mark = object()
         setattr(probe, name, mark)
         words = range(LAYOUT.header, DeviceArray.__basicsize__, WORD)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Executable:
         image = self.image._replace(in_avals=tuple(in_avals), out_avals=tuple(out_avals))
         return Executable(image)
 
-    def __call__(self, args: Sequence[np.ndarray]) -> list[Any]:
+    def __call__(self, args: Sequence[np.ndarray]) -> list[np.ndarray | np.generic]:
         """The results: fresh arrays; rank-0 ones as NumPy scalars."""
         lent = self._lent(args) if self.image.reuse and not self.image.callbacks else {}
         outs = [

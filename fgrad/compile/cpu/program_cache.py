@@ -135,7 +135,7 @@ def recall(key: str, program: Program) -> Executable | None:
     return Executable(image)
 
 
-def _entry(program: Program, image: Image) -> Any:
+def _entry(program: Program, image: Image) -> tuple[Any, ...] | None:
     """An image as plain data; None if it holds what is of this process alone."""
     given = _given_arrays(program)
     consts = []
@@ -146,7 +146,7 @@ def _entry(program: Program, image: Image) -> Any:
     if size > CONSTANT_LIMIT:
         return None
     number: dict[int, int] = {}
-    routines: list[Any] = []
+    routines: list[object] = []
     for address, origin in image.origins.items():
         number[address] = len(routines)
         if isinstance(origin, str):
@@ -188,7 +188,7 @@ def _array(words: tuple[PyTree, ...], program: Program) -> np.ndarray:
 _FOREIGN = object()
 
 
-def _encoded(value: object) -> Any:
+def _encoded(value: object) -> object:
     """A parameter as plain data."""
     if isinstance(value, np.dtype):
         return "dtype", value.str
@@ -199,14 +199,14 @@ def _encoded(value: object) -> Any:
     return value if plain else _FOREIGN
 
 
-def _decoded(value: object) -> Any:
+def _decoded(value: PyTree) -> PyTree:
     if type(value) is not tuple:
         return value
     kind, items = value
     return np.dtype(items) if kind == "dtype" else tuple([_decoded(v) for v in items])
 
 
-def _words(step: Any, number: dict[int, int]) -> tuple[Any, ...]:
+def _words(step: Any, number: dict[int, int]) -> tuple[object, ...]:
     """A step as the name of its kind and its fields, the address numbered; bodies are marked."""
     kind = type(step)
     if kind in _ADDRESSED:
@@ -216,7 +216,7 @@ def _words(step: Any, number: dict[int, int]) -> tuple[Any, ...]:
     return kind.__name__, *step
 
 
-def _body_words(field: object, number: dict[int, int]) -> Any:
+def _body_words(field: object, number: dict[int, int]) -> object:
     """A field of a loop: a number, a body, or several bodies."""
     if type(field) is not tuple:
         return field
@@ -232,7 +232,7 @@ def _step(words: tuple[PyTree, ...], addresses: list[int]) -> host.Step:
     return kind(*words[1:])
 
 
-def _body(field: object, addresses: list[int]) -> Any:
+def _body(field: PyTree, addresses: list[int]) -> PyTree:
     if type(field) is not tuple:
         return field
     return tuple(

@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.base.digest import digest
 from fgrad.ir.primitive import Opaque
-from fgrad.ir.program import Lit, Params, Program, Var
+from fgrad.ir.program import Atom, Lit, Params, Program, Var
 
 
 class Nameless(Exception):
@@ -37,8 +37,8 @@ def _known(program: Program, known: dict[int, str]) -> str:
 
 
 def _digest(program: Program, known: dict[int, str]) -> str:
-    number: dict[Any, str] = {}
-    types: dict[Any, str] = {}
+    number: dict[Atom, str] = {}
+    types: dict[Hashable, str] = {}
 
     def bind(var: Var) -> str:
         number[var] = str(len(number))

@@ -43,7 +43,7 @@ class _Table(ctypes.Structure):
     )
 
 
-def find_ufunc(name: str) -> Any:
+def find_ufunc(name: str) -> object:
     """A ufunc by its name: of NumPy, or after `fft.` of its Fourier transforms (from NumPy 2)."""
     if name.startswith("fft."):
         try:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -24,12 +24,14 @@ from fgrad.compile.entry.table import NotNative, Parameters, Results, Signature,
 from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
 from fgrad.compile.llvm.runtime import Source, build, store, symbol
 from fgrad.config import config
+from fgrad.errors import CheckError
 
 if TYPE_CHECKING:
     from fgrad.compile.entry import text
 else:
     text = lazy_module("fgrad.compile.entry.text")  # where the entry is not in the cache
 
+C = TypeVar("C", bound=type)
 MAX_SIGNATURES = 512  # in one chain
 MAX_ATTEMPTS = 8  # to make calls of one compiled program native
 COLD_CALLS = 8  # in Python before the entry is compiled, which takes as long as 10,000 of them
@@ -63,7 +65,7 @@ class _Member(ctypes.Structure):
     )
 
 
-def _make_type(at: Layout) -> tuple[type, Any]:
+def _make_type(at: Layout) -> tuple[type, object]:
     """A heap type: the object's header, the entry's address, the first signature's address."""
     tp_call, tp_members, ssize, read_only = 50, 72, 19, 1
     members = (_Member * 2)(_Member(b"__vectorcalloffset__", ssize, at.header, read_only, None))
@@ -85,14 +87,21 @@ class _PythonCallable:
     __slots__ = ()
 
 
-NativeCallable: Any
-if LAYOUT is None:
+if TYPE_CHECKING:
+
+    class NativeCallable:
+        """The base class of what native code calls."""
+
+        __slots__ = ()
+
+    _KEPT: object
+elif LAYOUT is None:
     NativeCallable, _KEPT = _PythonCallable, None
 else:
     NativeCallable, _KEPT = _make_type(LAYOUT)
 
 
-def native_class(cls: Any) -> Any:
+def native_class(cls: C) -> C:
     """Class decorator: let instances of a subclass of `NativeCallable` be called natively.
 
     A class with a method `__call__` does not inherit this.  As methods they are bound without
@@ -106,6 +115,10 @@ def native_class(cls: Any) -> Any:
     return cls
 
 
+def _missing(_callee: object, _signature: int) -> None:
+    raise CheckError("a signature is linked before the entry is loaded")
+
+
 class _Entry:
     """The compiled entry, loaded when the first signature is learnt."""
 
@@ -113,9 +126,9 @@ class _Entry:
         self.lock = own_lock(self)
         self.address = 0
         self.is_cold: bool | None = None  # it is not in the cache
-        self.link: Any = None
-        self.unlink: Any = None
-        self.pool: Any = None
+        self.link: Callable[[object, int], None] = _missing
+        self.unlink: Callable[[object, int], None] = _missing
+        self.pool: Pool
 
     def patience(self, at: Layout) -> int:
         """How many more calls Python makes before the first native one."""
@@ -190,7 +203,7 @@ class NativeCalls:
 
     def __init__(self) -> None:
         self.lock = own_lock(self)
-        self.signatures: dict[Any, Signature] = {}
+        self.signatures: dict[Hashable, Signature] = {}
         self.attempts: dict[int, int] = {}  # by compiled program
 
     def wants(self, program: object) -> bool:

@@ -15,7 +15,7 @@ import functools
 import inspect
 import types
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,7 @@ from fgrad.compile.entry.pool import POOLED_BYTES
 from fgrad.compile.llvm.abi import SCALAR_TYPES, WORD, descr_word, type_slot
 from fgrad.ir.aval import Aval
 from fgrad.tracing.outside.watches import Number, Watches
+from fgrad.typing import Array, PyTree
 
 KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
 MAX_WORDS = 2048  # objects of one call, some 100 KB on the stack
@@ -101,18 +102,18 @@ class Work(NamedTuple):
     fills: Sequence[tuple[int, int, int]]
     lends: Sequence[tuple[int, int]]
     release: bool
-    after: Any
-    keep: Any
+    after: Callable[[], None] | None
+    keep: object
     numbers: Sequence[tuple[int, Number]] = ()
 
 
 class Parameters(NamedTuple):
     """The arguments of a call: leaves where they are traced, values where they are static."""
 
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    args: tuple[PyTree, ...]
+    kwargs: Mapping[str, PyTree]
     treedef: tree.TreeDef  # of (args, kwargs), static ones replaced by None
-    statics: Mapping[Any, Any]  # by position or name
+    statics: Mapping[Hashable, object]  # by position or name
     avals: Sequence[Aval]
     watches: Watches = Watches()  # what else the call depends on
 
@@ -140,7 +141,7 @@ class Signature:
     def __init__(
         self, parameters: Parameters, results: Results, work: Work, epoch: int, pool: object
     ) -> None:
-        self.references: list[Any] = [work.keep, work.after, pool]
+        self.references: list[object] = [work.keep, work.after, pool]
         reader = _Reader(parameters, work.inputs, self.references, work.numbers)
         reader.apart(results.writes)
         shares = work.after is not None or bool(parameters.watches.arrays())
@@ -204,7 +205,7 @@ class Signature:
         used, self.words[NODE["used"]] = self.words[NODE["used"]], 0
         return used != 0
 
-    def __del__(self, _release: Any = _release) -> None:
+    def __del__(self, _release: Callable[[int], None] = _release) -> None:
         for at in getattr(self, "kept", ()):
             array, self.words[at] = self.words[at], 0
             if array:
@@ -334,7 +335,7 @@ class _Reader:
         self.references.append(value)
         self.words += [SAME, register, id(value)]
 
-    def visit(self, register: int, value: Any, number: Any) -> None:
+    def visit(self, register: int, value: PyTree, number: PyTree) -> None:
         """Write the instructions for the object in a register; `number` has its leaves' numbers."""
         kind = type(value)
         if value is None:
@@ -375,7 +376,7 @@ class _Reader:
             raise NotNative
         return first
 
-    def leaf(self, register: int, value: Any, kind: type, number: int) -> None:
+    def leaf(self, register: int, value: Array, kind: type, number: int) -> None:
         aval, slot = self.avals[number], self.slots[number]
         if kind is np.ndarray:
             if value.dtype != aval.dtype or not value.dtype.isnative or value.shape != aval.shape:
@@ -510,7 +511,7 @@ class _Writer:
         count, self.height = self.height - before, before
         self.push(head, count, *rest)
 
-    def visit(self, value: Any) -> None:
+    def visit(self, value: PyTree) -> None:
         """Write the instructions that make a tree whose leaves are their numbers."""
         kind = type(value)
         if kind is int:
@@ -532,5 +533,5 @@ class _Writer:
             self.items([getattr(value, n) for n in names] if names else value, CALL, id(make))
 
 
-def _make(kind: Any, items: tuple[Any, ...]) -> Any:
+def _make(kind: Callable[..., PyTree], items: tuple[object, ...]) -> PyTree:
     return kind(*items)

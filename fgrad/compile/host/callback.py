@@ -21,7 +21,7 @@ from fgrad.ir.program import Eqn, Lit
 
 def evaluation(eqn: Eqn) -> Callback:
     """The step that evaluates an equation; its buffers are those of variables, inputs first."""
-    operands: list[Any] = [a.value if isinstance(a, Lit) else None for a in eqn.inputs]
+    operands: list[object] = [a.value if isinstance(a, Lit) else None for a in eqn.inputs]
     places = [k for k, a in enumerate(eqn.inputs) if not isinstance(a, Lit)]
     reads = [_viewer(eqn.inputs[k].aval) for k in places]
     writes = [_viewer(v.aval) for v in eqn.outputs]

@@ -22,7 +22,7 @@ from fgrad import tree
 from fgrad.base.fork_locks import Locked
 from fgrad.base.gc_policy import collector_paused
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.backend import BACKENDS
+from fgrad.compile.backend import BACKENDS, RunnableOnHost
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.entry.table import Parameters
 from fgrad.compile.jit.native import learn
@@ -69,7 +69,7 @@ def _(*_avals: Aval, program: Program, name: str, device: str | None = None) -> 
 
 def executable_of(
     program: Program,
-    args: Sequence[Any] | None = None,
+    args: Sequence[object] | None = None,
     device: str = HOST,
     donated: tuple[Donation, ...] = (),
 ) -> Any:
@@ -100,12 +100,12 @@ class FlatCall(NativeCallable):
 
     __slots__ = ("executable", "native", "program")
 
-    def __init__(self, program: Program, executable: Any) -> None:
+    def __init__(self, program: Program, executable: RunnableOnHost) -> None:
         self.program = program
         self.executable = executable
         self.native = NativeCalls()
 
-    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+    def __call__(self, *operands: Value) -> tuple[Value, ...]:
         avals = self.program.in_avals
         if self.native.wants(self.executable):
             treedef = tree.structure((operands, {}))
@@ -117,7 +117,9 @@ class FlatCall(NativeCallable):
 
 @call_p.evaluate
 @follows(call_p)
-def _(*operands: Any, program: Program, name: str, device: str | None = None) -> tuple[Any, ...]:
+def _(
+    *operands: Value, program: Program, name: str, device: str | None = None
+) -> tuple[Value, ...]:
     def flat() -> FlatCall:
         arrays = [contiguous(x, v.dtype) for x, v in zip(operands, program.in_avals, strict=True)]
         return FlatCall(program, executable_of(program, arrays))
@@ -132,7 +134,7 @@ def computed(
     operands: Sequence[Any],
     device: str = HOST,
     donated: tuple[Donation, ...] = (),
-) -> Sequence[Any]:
+) -> Sequence[Value]:
     """The results of a program for arrays and scalars on the host; where NaN are looked for, those
     of its equations one by one."""
     arrays = [contiguous(x, v.dtype) for x, v in zip(operands, program.in_avals, strict=True)]
@@ -141,7 +143,7 @@ def computed(
     return executable_of(program, arrays, device, donated)(arrays)
 
 
-def contiguous(x: Any, dtype: np.dtype) -> np.ndarray:
+def contiguous(x: object, dtype: np.dtype) -> np.ndarray:
     """`x` as the C-contiguous native array that compiled code reads."""
     if type(x) is np.ndarray and x.flags.c_contiguous and x.dtype is dtype:
         return x
@@ -163,7 +165,7 @@ def call(
 @call_p.jvp
 def _(
     primals: Sequence[Value], tangents: Sequence[Tangent], _outs: object, *,
-    program: Program, name: str, device: str | None = None, saved: Any = None,
+    program: Program, name: str, device: str | None = None, saved: Saved | None = None,
 ) -> tuple[Tangent, ...]:  # fmt: skip
     """The tangents of the results, by the derived program without its primal outputs."""
     return push_program(program, primals, tangents, lambda p, xs: call(p, xs, device))
@@ -179,7 +181,7 @@ class Saved(NamedTuple):
 
 def _forward(
     values: Sequence[Value], mask: Sequence[bool], program: Program, device: str | None
-) -> tuple[Any, Saved]:
+) -> tuple[tuple[Value, ...], Saved]:
     inexact = [aval.dtype.kind in FLOATS for aval in program.in_avals]
     wanted = tuple([bool(m and f) for m, f in zip(mask, inexact, strict=True)])
     programs = vjp_programs(program, wanted)
@@ -188,7 +190,7 @@ def _forward(
 
 
 def _save(
-    values: Sequence[Value], traced: Sequence[bool], params: dict[str, Any]
+    values: Sequence[Value], traced: Sequence[bool], params: EqnParams
 ) -> tuple[tuple[Value, ...], Saved]:
     return _forward(values, traced, params["program"], params.get("device"))
 
@@ -239,7 +241,7 @@ call_p.refuse("transpose", "is transposed by its backward program")
 @call_p.batch
 def _(
     size: int, operands: Sequence[Value], dims: Sequence[int | None], *,
-    program: Program, name: str, device: str | None = None, saved: Any = None,
+    program: Program, name: str, device: str | None = None, saved: Saved | None = None,
 ) -> tuple[tuple[Value, ...], tuple[int | None, ...]]:  # fmt: skip
     derived = batched_program(program, size, tuple(dims))
     return call(derived.program, operands, device), derived.dims

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from fgrad.tracing.device_tracing import (
 )
 from fgrad.tracing.on_device import OnDevice, device_among, put
 from fgrad.tracing.thread_state import THREAD
+from fgrad.typing import EqnParams, PyTree
 
 KEPT_PROGRAMS = 4096
 
@@ -56,7 +57,7 @@ class Operand(NamedTuple):
 _PROGRAMS: dict[Hashable, Program] = {}
 
 
-def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any], device: str) -> Any:
+def evaluate(prim: Primitive, operands: Sequence[Any], params: EqnParams, device: str) -> PyTree:
     """The results of a primitive, on the device that the programs in it are for, else on this."""
     pinned = pinned_to(params) if prim.multiple else None
     if pinned is not None and on_host(pinned):
@@ -66,7 +67,7 @@ def evaluate(prim: Primitive, operands: Sequence[Any], params: dict[str, Any], d
     return compute(prim, operands, params, pinned or device_among(operands) or device)
 
 
-def compute(prim: Primitive, operands: Sequence[Any], params: dict[str, Any], device: str) -> Any:
+def compute(prim: Primitive, operands: Sequence[Any], params: EqnParams, device: str) -> PyTree:
     """The results of a primitive, on a device."""
     if prim is call_p:
         return tuple(run_on_device(params["program"], operands, device))
@@ -88,7 +89,7 @@ def _on_host(operands: Sequence[Any]) -> list[Any]:
 
 def run_on_device(
     program: Program, arguments: Sequence[Any], device: str, donated: tuple[int, ...] = ()
-) -> list[OnDevice]:
+) -> list[Any]:
     """The results of a program; arguments are copied to the memory of the device."""
     if on_host(device):
         return list(computed(program, _on_host(arguments), device, donated))
@@ -115,9 +116,9 @@ def _all_put(program: Program, arguments: Sequence[Any], device: str) -> list[On
     return arrays
 
 
-def _same_memory(prim: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> Any:
+def _same_memory(prim: Primitive, operands: Sequence[Any], params: EqnParams) -> PyTree:
     """A result that needs no kernel: rows of an array, or another shape of it."""
-    x: Any = operands[0] if len(operands) == 1 else None
+    x: object = operands[0] if len(operands) == 1 else None
     if not isinstance(x, OnDevice):
         return None
     if prim is prims.reshape:
@@ -139,14 +140,14 @@ def _same_memory(prim: Primitive, operands: Sequence[Any], params: dict[str, Any
 
 
 def _dynamic(
-    x: Any, start: tuple[int, ...], stop: tuple[int, ...], step: tuple[int, ...]
-) -> tuple[Primitive, Sequence[Any], dict[str, Any]]:
+    x: object, start: tuple[int, ...], stop: tuple[int, ...], step: tuple[int, ...]
+) -> tuple[Primitive, Sequence[Any], EqnParams]:
     """x[start:stop] with its start as operands, so that all parts of one size are one program."""
     starts = [np.int64(k) for k in start]
     return prims.dynamic_slice, [x, *starts], {"sizes": tuple(map(operator.sub, stop, start))}
 
 
-def _form(prim: Primitive, x: Any, shape: tuple[int, ...]) -> tuple[Operand, Any]:
+def _form(prim: Primitive, x: object, shape: tuple[int, ...]) -> tuple[Operand, object]:
     """How an operand enters a program, and what is put on the device for it."""
     if isinstance(x, OnDevice):
         repeated = bool(shape and not x.shape and prim.scalar is not None)
@@ -160,7 +161,7 @@ def _form(prim: Primitive, x: Any, shape: tuple[int, ...]) -> tuple[Operand, Any
     return Operand(shape if repeated else (), scalar.dtype, repeated), scalar
 
 
-def _program(prim: Primitive, forms: tuple[Operand, ...], params: dict[str, Any]) -> Program:
+def _program(prim: Primitive, forms: tuple[Operand, ...], params: EqnParams) -> Program:
     """The program of a primitive for operands of these forms, made once."""
     content = Params(params).content
     key = config.epoch, prim, forms, content
@@ -172,7 +173,7 @@ def _program(prim: Primitive, forms: tuple[Operand, ...], params: dict[str, Any]
     return found
 
 
-def _made(prim: Primitive, forms: Sequence[Operand], params: dict[str, Any]) -> Program:
+def _made(prim: Primitive, forms: Sequence[Operand], params: EqnParams) -> Program:
     loc = resolve(THREAD.state.loc or here())
     inputs: list[Var] = []
     eqns: list[Eqn] = []
@@ -199,11 +200,11 @@ compute_on_device.provide(compute)
 # Operators, methods and functions.
 
 
-def _method(name: str) -> Callable[..., Any]:
+def _method(name: str) -> Callable[..., object]:
     """A method of tracers, as one of arrays on a device."""
     traced = getattr(Tracer, name)
 
-    def method(self: OnDevice, *args: Any, **kwargs: Any) -> Any:
+    def method(self: OnDevice, *args: PyTree, **kwargs: PyTree) -> PyTree:
         given = [lift_tree(x) for x in args]
         return results_of(
             traced(lift(self), *given, **{k: lift_tree(x) for k, x in kwargs.items()}), self.device
@@ -227,10 +228,10 @@ def _object_property(name: str) -> property:
 class _Through:
     """An object of tracers, whose methods take arrays on a device and give them back."""
 
-    def __init__(self, inner: Any, device: str) -> None:
+    def __init__(self, inner: PyTree, device: str) -> None:
         self._inner, self._device = inner, device
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: PyTree) -> PyTree:
         found = self._inner[lift_tree(index)]
         is_result = type(found) is Tracer
         return results_of(found, self._device) if is_result else _Through(found, self._device)
@@ -238,16 +239,16 @@ class _Through:
     def __len__(self) -> int:
         return len(self._inner)
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., object]:
         function = getattr(self._inner, name)
 
-        def method(*args: Any, **kwargs: Any) -> Any:
+        def method(*args: PyTree, **kwargs: PyTree) -> PyTree:
             return through(self._device, function, args, kwargs)
 
         return method
 
 
-def _getitem(self: OnDevice, index: Any) -> Any:
+def _getitem(self: OnDevice, index: PyTree) -> PyTree:
     """x[index]; a row, or several one after the other, share the memory of `x`."""
     if self.shape:
         kind = type(index)
@@ -261,11 +262,11 @@ def _getitem(self: OnDevice, index: Any) -> Any:
     return _GENERAL_ITEM(self, index)
 
 
-def _refuse_writing(self: OnDevice, *_args: Any, **_kwargs: Any) -> None:
+def _refuse_writing(self: OnDevice, *_args: object, **_kwargs: object) -> None:
     raise immutable(self.aval)
 
 
-def _refuse_output(self: OnDevice, kwargs: dict[str, Any]) -> None:
+def _refuse_output(self: OnDevice, kwargs: Mapping[str, PyTree]) -> None:
     """Raise if a result is to be written over an array, here or on the host."""
     out = kwargs.get("out")
     if out is None:
@@ -284,7 +285,9 @@ def _refuse_output(self: OnDevice, kwargs: dict[str, Any]) -> None:
     )
 
 
-def _array_ufunc(self: OnDevice, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+def _array_ufunc(
+    self: OnDevice, ufunc: np.ufunc, method: str, *inputs: PyTree, **kwargs: PyTree
+) -> PyTree:
     if method == "at":
         raise immutable(self.aval)
     _refuse_output(self, kwargs)
@@ -294,7 +297,13 @@ def _array_ufunc(self: OnDevice, ufunc: Any, method: str, *inputs: Any, **kwargs
     return results_of(out, self.device)
 
 
-def _array_function(self: OnDevice, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def _array_function(
+    self: OnDevice,
+    func: Callable[..., PyTree],
+    types: object,
+    args: Sequence[PyTree],
+    kwargs: Mapping[str, PyTree],
+) -> PyTree:
     _refuse_output(self, kwargs)
     given = tuple([lift_tree(x) for x in args])
     named = {k: lift_tree(x) for k, x in kwargs.items()}
@@ -302,7 +311,7 @@ def _array_function(self: OnDevice, func: Any, types: Any, args: Any, kwargs: An
     return results_of(out, self.device)
 
 
-def _scalar(function: Callable[[Any], Any]) -> Callable[[OnDevice], Any]:
+def _scalar(function: Callable[[np.ndarray], object]) -> Callable[[OnDevice], object]:
     """What needs the number: it is copied to the host."""
     return lambda self: function(self.numpy())
 
@@ -313,7 +322,7 @@ def _length(self: OnDevice) -> int:
     return self.shape[0]
 
 
-def _rows(self: OnDevice) -> Any:
+def _rows(self: OnDevice) -> object:
     if not self.shape:
         raise TypeError("iteration over an array of shape ()")
     return iter([_getitem(self, k) for k in range(self.shape[0])])
@@ -336,7 +345,7 @@ METHODS = (
 )  # fmt: skip
 PROPERTIES = ("T", "mT", "real", "imag")
 WRITING = ("__setitem__", "__delitem__", "fill", "put", "sort", "partition")
-_NUMBERS: dict[str, Callable[[Any], Any]] = {
+_NUMBERS: dict[str, Callable[[np.ndarray], object]] = {
     "__bool__": bool,
     "__float__": float,
     "__int__": int,
@@ -350,7 +359,7 @@ def install() -> None:
     """Give arrays on devices what NumPy's arrays have."""
     names = [f"__{prefix}{name}__" for name in BINARY for prefix in ("", "r")]
     names += [*[f"__{name}__" for name in OTHERS], *METHODS]
-    table: dict[str, Any] = {name: _method(name) for name in names}
+    table: dict[str, object] = {name: _method(name) for name in names}
     table |= {name: _property(name) for name in PROPERTIES}
     table |= dict.fromkeys(WRITING, _refuse_writing)
     table |= {name: _scalar(function) for name, function in _NUMBERS.items()}

@@ -24,9 +24,9 @@ from fgrad.compile.jit.call import call
 from fgrad.compile.passes.dce import dce
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
-from fgrad.ir.program import Program, Var
+from fgrad.ir.program import Atom, Program, Var
 from fgrad.ir.walk import subprograms
-from fgrad.trace import Tracer
+from fgrad.trace import Tracer, Value
 from fgrad.tracing.assign import keep_memory, root_of, writes_of
 from fgrad.tracing.layouts import note_taken
 from fgrad.tracing.outside.watches import Watches
@@ -41,6 +41,7 @@ from fgrad.transforms.core.arguments import (
     unwritable,
 )
 from fgrad.transforms.custom.callback import Function
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.compile.tasks.plan import Donation
@@ -53,14 +54,14 @@ class Part(NamedTuple):
     result of the program, or a constant."""
 
     kind: str  # "leaf" | "container" | "output" | "constant"
-    value: Any
+    value: PyTree
 
 
 class Stored(NamedTuple):
     """New contents of one container: a tree of parts for each key."""
 
     container: int
-    contents: dict[Any, tuple[tree.TreeDef, list[Part]]]
+    contents: dict[object, tuple[tree.TreeDef, list[Part]]]
 
 
 class Effects(NamedTuple):
@@ -124,7 +125,7 @@ class Effects(NamedTuple):
         if self.stores:
             _check_containers(self.stores, args, fun)
 
-    def finish(self, outs: Sequence[object], given: Sequence[object], args: object) -> list[Any]:
+    def finish(self, outs: Sequence[object], given: Sequence[object], args: object) -> list[object]:
         """Store what was computed, and give the leaves of the result."""
         first = len(outs) - len(self.writes)
         for k, new in zip(self.writes, outs[first:], strict=True):
@@ -153,9 +154,11 @@ class Watched:
             if is_array:
                 keep_memory(x)
 
-    def after(self, results: Sequence[object], fun: str, names: Names) -> tuple[Effects, list[Any]]:
+    def after(
+        self, results: Sequence[object], fun: str, names: Names
+    ) -> tuple[Effects, list[object]]:
         """What the function did, and the values that the program must compute."""
-        values: list[Any] = []
+        values: list[object] = []
         leaves = []
         for x in results:
             k = self.numbers.get(id(x), -1)
@@ -211,7 +214,7 @@ def _store_contents(
 ) -> None:
     containers = containers_in(args)
 
-    def value(part: Part) -> Any:
+    def value(part: Part) -> object:
         if part.kind == "output":
             return outs[part.value]
         if part.kind == "leaf":
@@ -262,8 +265,8 @@ def called_back(program: Program) -> set[CodeType]:
 
 
 def split_writes(
-    program: Program, effects: Effects, operands: Sequence[Any], device: str | None
-) -> list[Any]:
+    program: Program, effects: Effects, operands: Sequence[Value], device: str | None
+) -> list[Value | None]:
     """The outputs of a call in a trace.
 
     A value that is written and needs fewer traced operands than the whole call is computed by a
@@ -271,7 +274,7 @@ def split_writes(
     """
     traced = {v for v, x in zip(program.inputs, operands, strict=True) if isinstance(x, Tracer)}
     first = len(program.outputs) - len(effects.writes)
-    outs: list[Any] = [None] * len(program.outputs)
+    outs: list[Value | None] = [None] * len(program.outputs)
     together = list(range(first))
     for k in range(first, len(program.outputs)):
         needed = needs(program, k)
@@ -290,16 +293,16 @@ def split_writes(
     return outs
 
 
-def needs(program: Program, output: int) -> set[Any]:
+def needs(program: Program, output: int) -> set[Atom]:
     """The variables that an output is computed from."""
-    found: set[Any] = {program.outputs[output]}
+    found: set[Atom] = {program.outputs[output]}
     for eqn in reversed(program.eqns):
         if not found.isdisjoint(eqn.outputs):
             found.update([a for a in eqn.inputs if isinstance(a, Var)])
     return found
 
 
-def _part(program: Program, output: int, needed: set[object]) -> tuple[Program, list[int]]:
+def _part(program: Program, output: int, needed: set[Atom]) -> tuple[Program, list[int]]:
     """The program of one output, and the numbers of its inputs."""
 
     def cut() -> tuple[Program, list[int]]:

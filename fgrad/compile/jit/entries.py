@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fgrad.ir.program import Program
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.watches import Number, Watches
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.compile.tasks.plan import Donation
@@ -51,11 +52,11 @@ class Entry(NamedTuple):
         written = program.outputs[len(program.outputs) - len(self.effects.writes) :]
         return program.replace(outputs=(*outs, *written))
 
-    def outside(self) -> list[Any]:
+    def outside(self) -> list[object]:
         """The first inputs of the program, as they are now."""
         return [x.now() if type(x) is Number else x for x in self.captured]
 
-    def result(self, outs: Sequence[object]) -> Any:
+    def result(self, outs: Sequence[object]) -> PyTree:
         """What a call returns: its leaves in their containers."""
         return outs[0] if self.single else tree.unflatten(self.out_tree, outs)
 
@@ -65,15 +66,15 @@ class DeviceCall(NamedTuple):
     `failed`, or None if the call is of another kind.  `take` gives the leaves of arguments."""
 
     entry: Entry
-    call: Callable[[tuple[Any, ...]], Any]
+    call: Callable[[tuple[object, ...]], list[object] | int | None]
     failed: Callable[[int], NoReturn]
     take: Take | None  # None: the arguments are the leaves
-    kept: Any  # what `call` reads
+    kept: object  # what `call` reads
 
-    def outs(self, leaves: tuple[object, ...]) -> Any:
+    def outs(self, leaves: tuple[object, ...]) -> list[object] | None:
         """The results; None if the call is of another kind."""
         found = self.call(leaves)
-        if type(found) is int:
+        if isinstance(found, int):
             self.failed(found)
         return found
 
@@ -107,15 +108,15 @@ class DeviceCalls:
 class Given(NamedTuple):
     """The arguments of a call, and their leaves, as the caller gave them."""
 
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    leaves: Sequence[Any]
+    args: tuple[PyTree, ...]
+    kwargs: dict[str, PyTree]
+    leaves: Sequence[object]
 
 
 class Signature(NamedTuple):
     """Flat dynamic arguments, and the key of all else."""
 
-    leaves: list[Any]
+    leaves: list[object]
     treedef: tree.TreeDef
     statics: tuple[tuple[Hashable, Static], ...]
 
@@ -124,8 +125,8 @@ class Short(NamedTuple):
     """The key of arguments that are known by dtypes and shapes alone, and their leaves; `treedef`
     is None where these are the arguments."""
 
-    key: tuple[Any, ...]
-    leaves: Sequence[Any]
+    key: tuple[Hashable, ...]
+    leaves: Sequence[object]
     treedef: tree.TreeDef | None
 
 
@@ -137,7 +138,7 @@ class Call(NamedTuple):
     """
 
     entry: Entry
-    leaves: Sequence[Any]
+    leaves: Sequence[object]
     captured: Sequence[Tracer]
     given: Given
     short: Short | None

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any
 
-Take = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+from fgrad.typing import PyTree
+
+Take = Callable[[tuple[object, ...]], tuple[object, ...]]
 
 
-def taker(skeleton: Any, size: int) -> Take | None:
+def taker(skeleton: PyTree, size: int) -> Take | None:
     """A function of arguments that gives their leaves in order, or the empty tuple where their
     structure is another one; None if there is no such function.
 
@@ -26,7 +27,7 @@ def taker(skeleton: Any, size: int) -> Take | None:
     numbers = count()
     lines: list[str] = []
 
-    def walk(x: Any, name: str) -> bool:
+    def walk(x: PyTree, name: str) -> bool:
         kind = type(x)
         if kind is int:
             places[x] = name
@@ -49,6 +50,6 @@ def taker(skeleton: Any, size: int) -> Take | None:
     body = "\n".join([f"    {line}" for line in lines])
     result = f"    return {', '.join(places)},"
     text = f"def take(args):\n  try:\n{body}\n{result}\n  except KeyError:\n    return ()\n"
-    scope: dict[str, Any] = {}
+    scope: dict[str, Take] = {}
     exec(compile(text, f"{__file__}: take", "exec"), scope)
     return scope["take"]

@@ -54,17 +54,18 @@ from fgrad.config import config
 from fgrad.errors import ArgumentError, FgradError, RetraceWarning, UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
-from fgrad.trace import Tracer, trace
+from fgrad.trace import Tracer, Value, trace
 from fgrad.tracing.capturing import captured_or_plain, user_form
 from fgrad.tracing.device_tracing import device_of, lift, lower
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, device_among
 from fgrad.tracing.outside.draws import Draws
 from fgrad.tracing.outside.hidden import Hidden, Inputs, candidates, trace_with_inputs
-from fgrad.tracing.outside.watches import Number, Watches
+from fgrad.tracing.outside.watches import Key, Number, Watches
 from fgrad.tracing.outside.world import world_of
 from fgrad.tracing.record import TracedProgram
 from fgrad.transforms.core.arguments import is_writable
 from fgrad.transforms.core.wrap import argument_names
+from fgrad.typing import PyTree
 
 _INT_TYPES = (int, np.integer)
 MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed
@@ -100,12 +101,14 @@ class Jitted(NativeCallable):
         self.max_traces = max_traces
         self.device = device  # None: where the calls in it are, or the arguments
         self.capture = capture  # None: as the setting says
-        self.entries: dict[Any, Entry] = {}
-        self.older: dict[Any, list[Entry]] = {}  # the same arguments in a world that has changed
+        self.entries: dict[Hashable, Entry] = {}
+        self.older: dict[
+            Hashable, list[Entry]
+        ] = {}  # the same arguments in a world that has changed
         self.traces = 0  # so far, but for those after changes of the world
         self.changes = 0  # of the world, so far
-        self.moved: dict[Any, Any] = {}  # what was seen to change outside: arrays, numbers
-        self.fixed: dict[Any, Any] = {}  # and what a trace could not take as an input
+        self.moved: dict[Key, object] = {}  # what was seen to change outside: arrays, numbers
+        self.fixed: dict[Key, object] = {}  # and what a trace could not take as an input
         self.is_twin = False
         self.lock = own_lock(self)
         self.native = NativeCalls()
@@ -125,7 +128,7 @@ class Jitted(NativeCallable):
         made.is_twin = True
         return made
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., PyTree]:
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> str | tuple[object, ...]:
@@ -134,7 +137,7 @@ class Jitted(NativeCallable):
         return reduced(self, Recipe(Jitted, call, {}))
 
     @hides_own_frames
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         last = self.device_calls.last
         if last is not None and not kwargs and last.entry.watches.changed() is None:
             outs = last.outs(args if last.take is None else last.take(args))
@@ -152,7 +155,7 @@ class Jitted(NativeCallable):
 
     def _short(self, args: tuple[object, ...]) -> Short | None:
         """The short key of arguments that are arrays, or containers of arrays on the device."""
-        key: list[Any] = [config.epoch]
+        key: list[Hashable] = [config.epoch]
         for x in args:
             if type(x) is not np.ndarray and not isinstance(x, OnDevice):
                 break
@@ -209,7 +212,7 @@ class Jitted(NativeCallable):
             leaves = checked_integers(entry.fits, leaves)
         return Call(entry, leaves, captured, Given(args, kwargs, signature.leaves), None)
 
-    def _answer(self, call: Call) -> Any:
+    def _answer(self, call: Call) -> PyTree:
         """The way of every call from its program to its results; see `Call`."""
         entry, given = call.entry, call.given
         effects = entry.effects
@@ -220,7 +223,7 @@ class Jitted(NativeCallable):
             outs = effects.finish(outs, given.leaves, self._containers(given))
         return entry.result(outs)
 
-    def _results(self, call: Call) -> Sequence[Any]:
+    def _results(self, call: Call) -> Sequence[object]:
         """The results of the program: recorded in an open trace, on the device, or native."""
         entry = call.entry
         entry.use.recent = True
@@ -237,7 +240,7 @@ class Jitted(NativeCallable):
 
     def _on_device(
         self, entry: Entry, inputs: list[object], device: str, short: Short | None
-    ) -> Sequence[Any]:
+    ) -> Sequence[object]:
         """The results of a program on a device; the next calls like it are native if possible."""
         plain = not (config.nans or entry.captured or entry.donated or entry.effects)
         if short is not None and plain:
@@ -264,7 +267,7 @@ class Jitted(NativeCallable):
         name = f"jit({self._name})"
         effects.check(given.leaves, self._containers(given), name, names, outside)
 
-    def _containers(self, given: Given) -> Any:
+    def _containers(self, given: Given) -> PyTree:
         """The arguments without the static ones."""
         return self._dynamic(given.args, given.kwargs)[0]
 
@@ -289,7 +292,7 @@ class Jitted(NativeCallable):
         if made is not None:
             entry.use.signatures.append(made)
 
-    def _entry(self, key: Any) -> Entry | None:
+    def _entry(self, key: tuple[Any, ...]) -> Entry | None:
         """What is known of a kind of arguments, in the world as it is."""
         try:
             entry = self.entries.get(key)
@@ -309,7 +312,7 @@ class Jitted(NativeCallable):
         """The traced program for some arguments, which it need not be kept for."""
         return self.entry_of(args, kwargs, closed_over=True).whole()
 
-    def arrays_of(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Any]:
+    def arrays_of(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[object]:
         """The leaves of the arguments that a program takes: all but the static ones."""
         return self._signature(args, kwargs).leaves
 
@@ -329,7 +332,7 @@ class Jitted(NativeCallable):
 
     def _dynamic(
         self, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[Any, list[tuple[Hashable, Static]]]:
+    ) -> tuple[PyTree, list[tuple[Hashable, Static]]]:
         """The arguments that are traced, and the static ones."""
         statics: list[tuple[Hashable, Static]] = []
         dynamic = list(args)
@@ -382,7 +385,7 @@ class Jitted(NativeCallable):
         names = functools.partial(self._names, signature)
         host = on_host(self.device) and not any([isinstance(x, OnDevice) for x in leaves])
 
-        def flat(hidden: Hidden, *tracers: Tracer) -> list[Any]:
+        def flat(hidden: Hidden, *tracers: Tracer) -> list[Value]:
             seen = hidden.stand_ins.of
             args, kwargs = tree.unflatten(signature.treedef, tracers)
             watched = Watched(tracers, arrays, (args, kwargs), host)
@@ -487,7 +490,7 @@ class Jitted(NativeCallable):
             warn_user(text, RetraceWarning)
 
 
-def _recorded(entry: Entry, inputs: list[object], count: int) -> Sequence[Any]:
+def _recorded(entry: Entry, inputs: list[Any], count: int) -> Sequence[object]:
     """The results as those of an equation of the enclosing trace; the last `count` inputs are the
     leaves of the arguments."""
     program, effects = entry.program, entry.effects
@@ -503,7 +506,7 @@ def _recorded(entry: Entry, inputs: list[object], count: int) -> Sequence[Any]:
     return _weak_as(program, split_writes(program, effects, values, entry.device))
 
 
-def _weak_as(program: Program, outs: Sequence[object]) -> Sequence[Any]:
+def _weak_as(program: Program, outs: Sequence[object]) -> Sequence[object]:
     """The results of a call in a trace, Python numbers where the function gives these."""
     for out, atom in zip(outs, program.outputs, strict=True):
         if isinstance(out, Tracer):
@@ -511,7 +514,7 @@ def _weak_as(program: Program, outs: Sequence[object]) -> Sequence[Any]:
     return outs
 
 
-def _result(x: object, fun: str) -> Any:
+def _result(x: object, fun: str) -> Value | OnDevice:
     if isinstance(x, (Tracer, OnDevice)):
         return lift(x)
     array = np.asarray(x)

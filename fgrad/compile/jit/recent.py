@@ -7,13 +7,23 @@ such a call comes again, it is traced anew, and its code comes from the disk cac
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Protocol
 from weakref import WeakValueDictionary, ref
 
 from fgrad.base.fork_locks import own_lock
+from fgrad.compile.entry.table import Signature
+from fgrad.ir.program import Program
 
 MOST_EQUATIONS = 1 << 17  # in the programs of all traces that are kept, some 300 MB
 EACH = 16  # equations that a trace counts for beside its own
+
+
+class Owner(Protocol):
+    """A jitted function, which keeps traces."""
+
+    def forget(self, use: Use, /) -> None:
+        """Keep a trace no longer."""
+        ...
 
 
 class Use:
@@ -21,12 +31,12 @@ class Use:
 
     __slots__ = ("__weakref__", "kept", "keys", "owner", "program", "recent", "signatures", "size")
 
-    def __init__(self, owner: Any, program: Any) -> None:
+    def __init__(self, owner: Owner, program: Program) -> None:
         self.owner = ref(owner)
         self.program = program
         self.size = EACH + len(program.eqns)
-        self.keys: dict[Any, None] = {}
-        self.signatures: list[Any] = []
+        self.keys: dict[object, None] = {}
+        self.signatures: list[Signature] = []
         self.recent = self.kept = True
 
     def was_recent(self) -> bool:

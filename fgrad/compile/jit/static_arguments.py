@@ -77,7 +77,7 @@ def with_integers(
     return completed(fun, (*nums, *more), (*names, *named))
 
 
-def checked_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> list[Any]:
+def checked_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[object]) -> list[object]:
     """Python integers must fit the dtypes that they meet: NumPy's OverflowError, in its words."""
     checked = list(leaves)
     for leaf, dtypes in fits.items():
@@ -90,11 +90,11 @@ def checked_integers(fits: dict[int, set[np.dtype]], leaves: Sequence[Any]) -> l
     return checked
 
 
-def known_by_name(fun: object, statics: Sequence[tuple[Hashable, Static]]) -> dict[str, Any]:
+def known_by_name(fun: object, statics: Sequence[tuple[Hashable, Static]]) -> dict[str, object]:
     """Static arguments by the names of the parameters."""
     code = getattr(getattr(fun, "__func__", fun), "__code__", None)
     names = code.co_varnames[isinstance(fun, MethodType) :] if code is not None else ()
-    known: dict[str, Any] = {}
+    known: dict[str, object] = {}
     for where, (_, value) in statics:
         if isinstance(where, str):
             known[where] = value
@@ -107,7 +107,7 @@ class Static(NamedTuple):
     """A static argument; two are equal if their keys are, whatever Python says of the values."""
 
     key: Hashable
-    value: Any
+    value: object
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Static) and self.key == other.key
@@ -125,7 +125,7 @@ def typed(x: object) -> Static:
     return Static(_key(x), x)
 
 
-def _key(x: object) -> Any:
+def _key(x: object) -> object:
     kind = type(x)
     if kind in (float, complex) or isinstance(x, np.generic):
         return kind, np.asarray(x).tobytes()

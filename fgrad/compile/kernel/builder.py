@@ -8,8 +8,8 @@ hoisted by construction.  Equal statements of one scope are written once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Frame:
     def __init__(self, loop: Loop | None) -> None:
         self.loop = loop
         self.body: list[Statement] = []
-        self.known: dict[Any, int] = {}
+        self.known: dict[Hashable, int] = {}
 
 
 class KernelBuilder:
@@ -222,7 +222,7 @@ class KernelBuilder:
         return self._emit((name, dtype.char, args), depth, lambda id: Op(id, name, args, dtype))
 
     def load(
-        self, buffer: str, place: AffineIndex, predicate: int | None = None, other: Any = 0,
+        self, buffer: str, place: AffineIndex, predicate: int | None = None, other: Scalar = 0,
         mutable: bool = False,
     ) -> int:  # fmt: skip
         """An element of a buffer; one of a `mutable` buffer is read here and now."""

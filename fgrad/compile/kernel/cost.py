@@ -25,9 +25,9 @@ _CYCLES = {name: DIVISION_CYCLES if name in _SLOW else 1.0 for name in SCALAR_OP
 
 def weight(s: Statement) -> float:
     """The cycles of one statement, scalar or vector, without the effects of memory."""
-    kind = type(s)
-    if kind is Op:
+    if type(s) is Op:
         return _CYCLES[s.op]
+    kind = type(s)
     return 1.0 if kind is Load or kind is Store or kind is Update else 0.0
 
 

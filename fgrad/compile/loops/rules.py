@@ -389,7 +389,7 @@ def _inner(w: LoopWriter, dtype: np.dtype, a: Sequence[int], b: Sequence[int]) -
 class _Rules(dict[Primitive, LoopRule]):
     """The rules, with the elementwise one for every primitive that names a scalar row."""
 
-    def get(self, prim: Primitive, default: object = None) -> Any:
+    def get(self, prim: Primitive, default: LoopRule | None = None) -> LoopRule | None:
         found = super().get(prim)
         if found is None and prim.scalar is not None:
             return elementwise

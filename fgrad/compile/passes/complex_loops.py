@@ -9,7 +9,6 @@ Inside of bodies the passes for them find the parts again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ def looped(eqn: Eqn, operands: Sequence[tuple[Value, ...]]) -> list[tuple[Value,
 
 def _params(eqn: Eqn) -> Params:
     """The programs on parts, and how many of them are constants and carries."""
-    changed: dict[str, Any] = {}
+    changed: dict[str, object] = {}
     p, first = eqn.params, 0
     for name in ("n_consts", "n_carry", "n_cond", "n_body"):
         if name in p:

@@ -22,7 +22,7 @@ def cse(program: Program) -> Program:
             consts.append((var, array))
         else:
             env[var] = first
-    seen: dict[Any, Eqn] = {}
+    seen: dict[object, Eqn] = {}
     kept: list[Eqn] = []
     for eqn in program.eqns:
         eqn = resolve_operands(eqn, env)
@@ -37,9 +37,9 @@ def cse(program: Program) -> Program:
     return program.replace(consts=tuple(consts), eqns=tuple(kept), outputs=outputs, made_by="cse")
 
 
-def _key(eqn: Eqn) -> Any:
+def _key(eqn: Eqn) -> tuple[object, ...]:
     prim, inputs, params = eqn[:3]
-    words: Any = inputs
+    words: tuple[object, ...] = inputs
     if Lit in map(type, inputs):
         words = tuple([atom_key(a) for a in inputs])
     if prim.commutative and inputs[0] is not inputs[1]:
@@ -47,7 +47,7 @@ def _key(eqn: Eqn) -> Any:
     return prim, words, params.content if params else ""
 
 
-def atom_key(atom: Atom) -> Any:
+def atom_key(atom: Atom) -> object:
     """Equal for equal atoms: a variable itself, a literal's dtype and bits."""
     return atom if type(atom) is Var else (atom.value.dtype.char, atom.value.tobytes())  # type: ignore[union-attr]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad.ir.aval import FLOAT32, UINT32, Aval, is_bfloat16
 from fgrad.ir.program import Eqn, Lit, Program, Var
-from fgrad.ir.traits import Rounding
+from fgrad.ir.traits import UNROUNDED, Rounding
 from fgrad.ops import elementwise as ew
 from fgrad.ops import primitives as prims
 from fgrad.trace import Value, bind, trace
@@ -107,9 +107,6 @@ def legalize_bfloat16(program: Program) -> Program:
     return traced.program.replace(made_by="legalize_bfloat16")
 
 
-_EXACT = (Rounding.COPIES, Rounding.EXACT)
-
-
 def _known(x: Any) -> Operand:
     """A constant."""
     if not is_bfloat16(x.dtype):
@@ -146,7 +143,7 @@ def _apply(eqn: Eqn, operands: list[Operand]) -> list[Operand]:
         elif as_words:
             results.append(Brain(word=x))
         else:
-            results.append(Brain(x if prim.rounding in _EXACT else rounded(x)))
+            results.append(Brain(x if prim.rounding in UNROUNDED else rounded(x)))
     return results
 
 
@@ -163,12 +160,12 @@ def _bitcast(x: Operand, dtype: np.dtype) -> Operand:
     return ew.bitcast(_word(x), dtype)
 
 
-def _holds_program(param: Any) -> bool:
+def _holds_program(param: object) -> bool:
     parts = param if isinstance(param, tuple) else (param,)
     return any([isinstance(p, Program) for p in parts])
 
 
-def _without_bfloat(param: Any) -> Any:
+def _without_bfloat(param: object) -> object:
     """A parameter for words: programs on words, and float32 for the dtype itself."""
     if isinstance(param, Program):
         return legalize_bfloat16(param)

@@ -40,7 +40,13 @@ class Split:
 
     __slots__ = ("_im", "_re", "_whole", "shape")
 
-    def __init__(self, shape: tuple[int, ...], re: Any = None, im: Any = None, whole: Any = None):
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        re: Any = None,
+        im: Any = None,
+        whole: Any = None,
+    ):
         self.shape = shape
         self._re, self._im, self._whole = re, im, whole
 

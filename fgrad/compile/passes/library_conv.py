@@ -242,7 +242,7 @@ def _pad(r: Rewriter, x: Atom, low: Sequence[int], high: Sequence[int], spread: 
 # --- the primitive --------------------------------------------------------------------------------
 
 
-def _conv_params(c: Convolution) -> dict[str, Any]:
+def _conv_params(c: Convolution) -> dict[str, object]:
     """The parameters of `conv` that mean y = conv(x, w)."""
     return {
         "strides": c.strides,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
 from fgrad.lower_cuda.device import dlpack
 from fgrad.lower_cuda.device.driver import Driver, driver
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice
-from fgrad.typing import DTypeLike
+from fgrad.typing import DTypeLike, PyTree, R
 
 NAME = "cuda"  # of the device
 ALIGNMENT = 16  # bytes: what kernels read at once
@@ -134,7 +135,7 @@ class DeviceArray(OnDevice):
         text = repr(self.numpy()).removeprefix("array")
         return "DeviceArray" + text.replace("\n", "\n" + " " * len("Device"))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> object:
         return on_device, (self.numpy(),)
 
     def __copy__(self) -> DeviceArray:
@@ -145,7 +146,7 @@ class DeviceArray(OnDevice):
 
     # Parts of the memory.
 
-    def shared(self) -> Any:
+    def shared(self) -> object:
         """What keeps the memory alive, for others who need it; it is not donated from now on."""
         self.require()
         if self.owner is None:
@@ -184,7 +185,7 @@ class DeviceArray(OnDevice):
         return tuple(steps)
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         """Version 3, with the stream behind whose work the numbers are there."""
         self.shared()
         if self.dtype.kind == "V":
@@ -347,7 +348,7 @@ def _foreign(x: object, why: str) -> UnsupportedTypeError:
 # Trees.
 
 
-def device_put(x: object, device: str = NAME) -> Any:
+def device_put(x: object, device: str = NAME) -> PyTree:
     """The arrays of a tree in the memory of a device.
 
     Arguments:
@@ -372,7 +373,7 @@ def device_put(x: object, device: str = NAME) -> Any:
     return tree.map(on_device, x)
 
 
-def device_get(x: object) -> Any:
+def device_get(x: PyTree) -> PyTree:
     """The tree with copies, in the memory of the host, of all arrays on a GPU.
 
     Example:
@@ -383,7 +384,7 @@ def device_get(x: object) -> Any:
     return tree.map(lambda leaf: leaf.numpy()[()] if isinstance(leaf, OnDevice) else leaf, x)
 
 
-def block_until_ready(x: object) -> Any:
+def block_until_ready(x: R) -> R:
     """Wait until all arrays of a tree are computed; the tree itself.
 
     Functions on a GPU return before their results are there.  What failed on the way is raised.
@@ -402,7 +403,7 @@ class _Scalars:
     """Numbers that were put on the device last: most are used again."""
 
     def __init__(self) -> None:
-        self.kept: OrderedDict[Any, DeviceArray] = OrderedDict()
+        self.kept: OrderedDict[Hashable, DeviceArray] = OrderedDict()
 
     def put(self, x: np.ndarray) -> DeviceArray:
         """An array of rank 0."""

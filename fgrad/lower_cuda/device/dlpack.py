@@ -110,7 +110,7 @@ class Imported(NamedTuple):
     strides: tuple[int, ...] | None
     dtype: np.dtype
     device: int
-    owner: Any
+    owner: object
 
 
 class _Owner:

@@ -80,7 +80,7 @@ class Addresses(Mapping[str, int]):
             raise KeyError(name)
         return found
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter([name for name in api.FUNCTIONS if name in self])
 
     def __len__(self) -> int:

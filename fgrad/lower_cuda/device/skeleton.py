@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -99,7 +99,7 @@ def _texts() -> dict[int, str]:
 @contextmanager
 def _numpy_of_numba() -> Iterator[None]:
     """NumPy as Numba CUDA 0.30, which nobody develops further, knows it: 2.4, with `row_stack`."""
-    names: dict[str, Any] = np.__dict__
+    names: Mapping[str, object] = np.__dict__
     added = {} if "row_stack" in names else {"row_stack": np.vstack}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

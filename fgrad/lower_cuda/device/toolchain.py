@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import CheckError
@@ -182,5 +181,5 @@ def _rejected(tool: str, log: str, arch: str, text: str) -> CheckError:
     )
 
 
-def _text(buffer: Any) -> str:
+def _text(buffer: bytearray) -> str:
     return bytes(buffer).decode(errors="replace").rstrip("\0").strip()

@@ -10,7 +10,7 @@ buffers of the step in order, and after them its scratch areas, which live while
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fgrad.ir.program import Eqn
 
@@ -69,7 +69,7 @@ class FunctionCall(NamedTuple):
     address: int
     arguments: tuple[Argument, ...]
     count: int = 1
-    kept: tuple[Any, ...] = ()
+    kept: tuple[object, ...] = ()
     setter: int = 0
 
 

@@ -117,7 +117,7 @@ class Installed:
     """The libraries of this machine, as wheels or as a toolkit."""
 
     def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
+        self._loaded: dict[str, object] = {}
 
     def has(self, library: str) -> bool:
         """Whether a library can be loaded."""
@@ -128,7 +128,7 @@ class Installed:
         found = getattr(self._library(library_of(name)), name, None)
         return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0
 
-    def _library(self, name: str) -> Any:
+    def _library(self, name: str) -> object:
         if name not in self._loaded:
             try:
                 path = pathfinder.load_nvidia_dynamic_lib(name).abs_path
@@ -286,7 +286,7 @@ class Cells:
     and plans, which end with it."""
 
     def __init__(self) -> None:
-        self.kept: list[Any] = []
+        self.kept: list[object] = []
 
     def address(self, kind: Any, *values: Any) -> int:
         """The address of some numbers of a ctypes type."""

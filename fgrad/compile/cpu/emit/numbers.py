@@ -63,7 +63,7 @@ class Register:
     def __repr__(self) -> str:
         return self.text
 
-    def _unknown(self, *_: object) -> Any:
+    def _unknown(self, *_: object) -> object:
         raise NotShared(self.text)
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _unknown
@@ -139,7 +139,7 @@ class Form(NamedTuple):
     """
 
     kernel: Kernel
-    turns: dict[str, Any]
+    turns: dict[str, object]
 
 
 def form(kernel: Kernel, registers: Sequence[Register | None] | None = None) -> Form:
@@ -157,7 +157,7 @@ def form(kernel: Kernel, registers: Sequence[Register | None] | None = None) -> 
 
 
 _HOLE = Register("#")
-_Take: TypeAlias = Callable[[Number], Any]
+_Take: TypeAlias = Callable[[Number], object]
 
 
 def _cut(loop: Loop) -> str:
@@ -211,7 +211,7 @@ class _Replacing:
 
     def __init__(self, take: _Take, folded: frozenset[int]) -> None:
         self.take, self.folded = take, folded
-        self.turns: dict[str, Any] = {}
+        self.turns: dict[str, object] = {}
 
     def body(self, body: tuple[Statement, ...]) -> tuple[Statement, ...]:
         out: list[Statement] = []
