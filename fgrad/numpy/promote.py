@@ -79,7 +79,7 @@ def as_operand(x: Any) -> Value:
         refuse_foreign(x, "an operand")
         x = np.asarray(x)
     array: Any = x
-    if type(x) is not np.ndarray:
+    if type(x) is not np.ndarray and isinstance(x, np.ndarray):
         refuse_foreign(x, "an operand")
     if array.dtype.kind not in "biufc" and not is_numeric(array.dtype):
         raise UnsupportedTypeError(f"An operand of dtype {array.dtype} is not an array of numbers.")
