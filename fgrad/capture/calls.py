@@ -295,6 +295,8 @@ def _buffer(name: str) -> Function:
 
 def _is_other_dtype(args: tuple[object, ...], kwargs: dict[str, object]) -> bool:
     """Whether an array of no numbers is asked for."""
+    if len(args) == 1 and not kwargs:
+        return False
     found = [kwargs.get("dtype"), *[x for x in args[1:] if isinstance(x, (type, np.dtype, str))]]
     return any([x is not None and np.dtype(x).kind not in "biufcV" for x in found])
 

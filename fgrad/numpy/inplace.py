@@ -60,6 +60,7 @@ from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import Builder, Tracer, Value, concrete
 from fgrad.tracing.assign import View, keep_memory, link
+from fgrad.tracing.fastpath import adopt_known
 from fgrad.tracing.layouts import mark
 from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
 from fgrad.tracing.writing import write_all
@@ -116,8 +117,14 @@ def _same_index(key: object, index: object) -> bool:
     return type(key) is type(index) and is_basic(index) and key == index
 
 
-def adopt_array(builder: Builder, array: np.ndarray) -> Tracer:
-    """A plain array as a value of a trace; one number repeated stays small."""
+def adopt_array(builder: Builder, array: np.ndarray, is_new: bool = False) -> Tracer:
+    """A plain array as a value of a trace; one number repeated stays small in programs.  A copy,
+    unless it `is_new`: nobody else has it."""
+    if is_new and builder.plain and builder.saves and builder.eager and array.shape:
+        out = adopt_known(builder, convert_p, array)
+        if not array.flags.c_contiguous:
+            mark(out, False)
+        return out
     if array.size and not np.any(array != array.flat[0]):
         params = {"shape": array.shape, "dims": ()}
         out = builder.record(BROADCAST, (array.dtype.type(array.flat[0]),), params)

@@ -78,7 +78,7 @@ def _created(function: Function, name: str) -> Function:
         if builder is not None and isinstance(out, numpy.ndarray):
             if numbers and not out.shape:
                 return out
-            return adopt_array(builder, out)
+            return adopt_array(builder, out, name != "array")
         return out
 
     return create

@@ -86,6 +86,20 @@ def bind_at(prim: Primitive, x: Value, places: Sequence[Value], params: EqnParam
     return Tracer(builder, index, result, None)
 
 
+def adopt_known(builder: Builder, convert: Primitive, array: np.ndarray) -> Tracer:
+    """A new plain array as a value of a trace that is only differentiated, which no derivative
+    reads as a constant."""
+    index = builder.count
+    builder.count = index + 1
+    state = builder.state
+    loc = state.loc or here()
+    aval = Aval(array.shape, array.dtype)
+    params = {"dtype": array.dtype}
+    record = (convert, (None,), (aval,), params, (index,), UNREAD, loc, state.via)
+    builder.records.append(new(Record, record))
+    return Tracer(builder, index, array, None)
+
+
 def unary_door(prim: Primitive) -> Callable[[Operand], Value]:
     """`bind(prim, x)` for one operand and no parameters, with a fast path for known values.
 
