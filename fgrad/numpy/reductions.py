@@ -124,8 +124,13 @@ def sum_(
 ) -> Value:
     """Sum over axes; small integers are summed as 64-bit ones."""
     plain = dtype is None and out is None and initial is NO_VALUE and where is True
-    if type(a) is Tracer and plain and a.dtype.kind == "f" and a.shape:
-        return reduce_fast(REDUCE_SUM, a, axis, keepdims)
+    if type(a) is Tracer and plain:
+        known: Any = a.known_aval if a.value is None else a.value
+        shape = known.shape
+        if known.dtype.kind == "f" and shape:
+            if axis is None and keepdims is not True:
+                return bind_one(REDUCE_SUM, a, {"axes": _EVERY_AXIS[len(shape)]})
+            return reduce_fast(REDUCE_SUM, a, axis, keepdims)
     refuse_out("sum", out)
     x = as_array(a)
     x = masked(convert(x, np.dtype(dtype) if dtype else sum_dtype(x.dtype)), where, 0)

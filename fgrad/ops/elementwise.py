@@ -257,7 +257,7 @@ fmod = _binary(fmod_p, "x - trunc(x / y) * y: the sign of the dividend.")
 
 def _share(t: Value, holds: Value, ties: Value) -> Selected:
     """t where `holds`, of which t / 2 where `ties`, else 0."""
-    if type(ties) is np.ndarray and not ties.any():
+    if type(ties) is np.ndarray and not np.logical_or.reduce(ties, None):
         return where(holds, t)
     return where(holds, select(ties, mul(t, lit(t, 0.5)), t))
 

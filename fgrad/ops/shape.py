@@ -27,6 +27,7 @@ Ints = tuple[int, ...]
 # --- broadcast ----------------------------------------------------------------------------------
 
 
+FEW = 1024  # elements that are copied in less time than anything else takes
 _READ_ONLY = frozenset({np.float64, np.float32})  # numbers whose memory is a buffer
 
 
@@ -48,9 +49,12 @@ def _(x: np.ndarray, *, shape: Ints, dims: Ints) -> np.ndarray:
         view = np.ndarray(shape, x.dtype, x, 0, strides)
         view.flags.writeable = False
         return view
+    loose = not x.flags.c_contiguous
+    if loose and x.size <= FEW:
+        x, loose = x.copy(), False
     for d, stride in zip(dims, x.strides, strict=True):
         strides[d] = stride
-    if not x.flags.c_contiguous:
+    if loose:
         return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
     view = np.ndarray(shape, x.dtype, x, 0, strides)
     view.flags.writeable = False

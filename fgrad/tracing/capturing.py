@@ -62,17 +62,14 @@ class UserForm:
 
     def within(self, builder: Builder) -> Callable[..., Any]:
         """What is called in the trace of `builder`."""
-        fun = self.fun
-        if builder.level > 1 or type(fun) is not FunctionType or not config.capture:
+        fun, kept = self.fun, self.kept
+        if type(fun) is not FunctionType or builder.level > 1 or not config.capture:
             return user_form(fun)
-        kept = self.kept
-        if kept is None or kept[1] is not fun.__code__ or kept[2] is not fun.__defaults__:
-            form = user_form(fun)
-            if builder.state.captures is not False:
-                self.kept = form, fun.__code__, fun.__defaults__, fun.__kwdefaults__
-            return form
-        if kept[3] is not fun.__kwdefaults__ or builder.state.captures is False:
-            return user_form(fun)
+        if builder.state.captures is False:
+            return fun
+        code, few, named = fun.__code__, fun.__defaults__, fun.__kwdefaults__
+        if kept is None or kept[1] is not code or kept[2] is not few or kept[3] is not named:
+            kept = self.kept = user_form(fun), code, few, named
         return kept[0]
 
 
