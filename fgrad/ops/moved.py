@@ -36,9 +36,13 @@ def as_given(t: Value | None) -> Tangent:
     return Selected(t, known_support(np.not_equal(t, 0), loose=True), ZERO)
 
 
+_TRUE, _FALSE = np.array(True), np.array(False)
+_TRUE.flags.writeable = _FALSE.flags.writeable = False  # nor are the views of them
+
+
 def every(shape: tuple[int, ...], bit: bool = True) -> np.ndarray:
     """A bool array of one value that takes no memory."""
-    return np.broadcast_to(np.bool_(bit), shape)
+    return np.ndarray(shape, np.bool_, _TRUE if bit else _FALSE, 0, (0,) * len(shape))
 
 
 def _linear_in(record: Record) -> Sequence[int]:
