@@ -1,6 +1,6 @@
 """Processor time to the first results, in fresh processes: fgrad without and with its cache, JAX.
 
-    python benchmarks/start_up.py [--turns 5] [--jax PYTHON]
+    python benchmarks/start_up.py [--turns 5] [--jax PYTHON] [--cases tiny,mlp]
 
 Milliseconds of processor time beyond the import of NumPy, up to the end of the third call of a
 function, the least of some turns: for fgrad with an empty cache, for fgrad when another process has
@@ -30,11 +30,12 @@ def main() -> None:
     """Print a row for each function."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--turns", type=int, default=5)
+    options.add_argument("--cases", default=",".join(CASES))
     options.add_argument("--jax", default="", help="a Python that has JAX")
     chosen = options.parse_args()
     pythons = {"fgrad": sys.executable, **({"jax": chosen.jax} if chosen.jax else {})}
     print("| ms | cold | warm | JAX cold | JAX warm | warm / JAX cold |")
-    for case in CASES:
+    for case in chosen.cases.split(","):
         turns = [
             [x for library, python in pythons.items() for x in turn(case, library, python)]
             for _ in range(chosen.turns)
