@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from fgrad.tracing.tables import (
     ufunc_methods,
     unsupported_card,
 )
-from fgrad.tracing.thread_state import THREAD, State
+from fgrad.tracing.thread_state import THREAD, Hides, State
 from fgrad.tracing.trace_errors import ASKED, leaked, needs_value, outlived, show_card
 from fgrad.typing import Array, DType, DTypeLike, Operators, PyTree
 
@@ -190,12 +190,9 @@ class Tracer(Operators if TYPE_CHECKING else object):
         raise unsupported_card.call(ufunc, method)
 
     def __array_function__(
-        self,
-        func: Callable[..., PyTree],
-        types: Collection[type],
-        args: tuple[object, ...],
+        self, func: Callable[..., PyTree], types: Collection[type], args: tuple[object, ...],
         kwargs: dict[str, object],
-    ) -> PyTree:
+    ) -> PyTree:  # fmt: skip
         if DEVICES and any([issubclass(kind, OnDevice) for kind in types]):
             return NotImplemented  # it lifts itself
         function = numpy_functions.get(func) or numpy_functions.find(func)
@@ -304,10 +301,7 @@ class Builder:
         return self
 
     def __exit__(
-        self,
-        _type: object = None,
-        error: BaseException | None = None,
-        _traceback: object = None,
+        self, _type: object = None, error: BaseException | None = None, _traceback: object = None
     ) -> None:
         if self.frozen:
             thaw_constants(self, error)
@@ -442,11 +436,7 @@ class Builder:
         return tuple([Tracer(self, k, *((x, None) if known else (None, x))) for k, x in pairs])
 
     def _forget(
-        self,
-        unread: Places,
-        params: dict[str, object],
-        ins: list[object],
-        values: list[PyTree],
+        self, unread: Places, params: dict[str, object], ins: list[object], values: list[PyTree]
     ) -> Places:
         """Drop the operands that no derivative reads; their places, and that of such results."""
         if params.get("saved") is not None:
@@ -461,13 +451,9 @@ class Builder:
         return unread
 
     def _save(
-        self,
-        save: Rule,
-        ins: Sequence[object],
-        values: Sequence[PyTree],
-        params: dict[str, object],
-        loc: RawLoc | Loc,
-    ) -> tuple[PyTree, dict[str, object]]:
+        self, save: Rule, ins: Sequence[object], values: Sequence[PyTree],
+        params: dict[str, object], loc: RawLoc | Loc,
+    ) -> tuple[PyTree, dict[str, object]]:  # fmt: skip
         """Evaluate a primitive that keeps residuals of its own for the pullback."""
         outer = {found[2].index for found in self.captures.values()}
         traced = [type(x) is int and x not in outer for x in ins]
@@ -545,12 +531,6 @@ def bind(prim: Primitive, *operands: object, **params: object) -> PyTree:
         if builder is None or builder.eager:
             return prim.evaluate_rule(*operands, **params)
     return builder.record(prim, operands, params)
-
-
-class Hides(Protocol):
-    """What looks at the builder of a trace while it runs, see tracing/outside/hidden.py."""
-
-    builder: Builder | None
 
 
 def trace(

@@ -7,7 +7,7 @@ A NumPy array and a traced one share no base class: `Array` is a protocol, which
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import EllipsisType
 from typing import (
     TYPE_CHECKING,
@@ -34,6 +34,11 @@ P = ParamSpec("P")
 
 R = TypeVar("R")
 """What it returns."""
+
+R_co = TypeVar("R_co", covariant=True)
+
+Rule = TypeVar("Rule", bound=Callable[..., PyTree])
+"""A function that the user gives as a rule, and gets back."""
 
 
 class Shaped(Protocol):

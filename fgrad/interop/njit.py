@@ -74,6 +74,7 @@ def as_njit(f: Callable[..., Any], *args: Any) -> Any:
         0.6931471805599453
     """
     jitted = f if isinstance(f, Jitted) else jit(f)
+    assert isinstance(jitted, Jitted)
     entry = jitted.entry_of(args, {})
     _check(entry, jitted)
     executable = executable_of(entry.whole())

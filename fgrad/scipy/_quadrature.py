@@ -21,7 +21,7 @@ from fgrad.scipy._host import arguments, floats, inside, on_host, real, refuse_o
 from fgrad.trace import Value
 from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.custom.implicit import closure_convert
-from fgrad.transforms.custom.jvp import custom_jvp
+from fgrad.transforms.custom.jvp import CustomJvp
 from fgrad.transforms.jacobian import jacrev
 from fgrad.typing import ArrayLike, PyTree
 
@@ -71,7 +71,7 @@ def _integral(f: Integrand, size: int, low: Value, high: Value, options: Toleran
     start = np.float64(0.5)
     converted, consts = closure_convert(f, start)
 
-    @custom_jvp
+    @CustomJvp
     def integral(low: Value, high: Value, consts: list[Value]) -> Integral:
         like = (Aval((size,), FLOAT), Aval((), FLOAT))
         found = on_host(

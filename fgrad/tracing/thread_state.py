@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from fgrad.base.source import Loc, RawLoc
 
@@ -31,6 +31,12 @@ class State:
         self.closed: Builder | None = None
         self.rule = False
         self.via: tuple[str, ...] = ()
+
+
+class Hides(Protocol):
+    """What looks at the builder of a trace while it runs, see tracing/outside/hidden.py."""
+
+    builder: Builder | None
 
 
 class _Thread(threading.local):

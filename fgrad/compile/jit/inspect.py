@@ -126,7 +126,9 @@ def _bytes(aval: Aval) -> int:
 
 def jitted(fun: Callable[..., object]) -> Jitted:
     """The jitted function; one that is jitted already is returned unchanged."""
-    return fun if isinstance(fun, Jitted) else jit(fun)
+    made = fun if isinstance(fun, Jitted) else jit(fun)
+    assert isinstance(made, Jitted)
+    return made
 
 
 @pickles_as_call

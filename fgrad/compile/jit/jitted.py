@@ -12,7 +12,7 @@ import functools
 import types
 from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -65,7 +65,7 @@ from fgrad.tracing.outside.world import world_of
 from fgrad.tracing.record import TracedProgram
 from fgrad.transforms.core.arguments import is_writable
 from fgrad.transforms.core.wrap import argument_names
-from fgrad.typing import PyTree
+from fgrad.typing import P, PyTree, R
 
 _INT_TYPES = (int, np.integer)
 MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed
@@ -529,16 +529,23 @@ def _result(x: object, fun: str) -> Value | OnDevice:
     return array if array.ndim else array[()]
 
 
+@overload
 def jit(
-    fun: Callable[..., object] | None = None,
-    *,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    donate_argnums: int | Sequence[int] = (),
-    max_traces: int | None = None,
-    device: str | None = None,
-    capture: bool | None = None,
-) -> Any:
+    fun: Callable[P, R], *, static_argnums: int | Sequence[int] = ...,
+    static_argnames: str | Sequence[str] = ..., donate_argnums: int | Sequence[int] = ...,
+    max_traces: int | None = ..., device: str | None = ..., capture: bool | None = ...,
+) -> Callable[P, R]: ...  # fmt: skip
+@overload
+def jit(
+    fun: None = None, *, static_argnums: int | Sequence[int] = ...,
+    static_argnames: str | Sequence[str] = ..., donate_argnums: int | Sequence[int] = ...,
+    max_traces: int | None = ..., device: str | None = ..., capture: bool | None = ...,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...  # fmt: skip
+def jit(
+    fun: Callable[..., object] | None = None, *, static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (), donate_argnums: int | Sequence[int] = (),
+    max_traces: int | None = None, device: str | None = None, capture: bool | None = None,
+) -> Any:  # fmt: skip
     """Compile a function of arrays to native code.
 
     Arguments:
@@ -574,20 +581,14 @@ def jit(
     """
     if fun is None:
         return functools.partial(
-            jit,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            max_traces=max_traces,
-            device=device,
-            capture=capture,
-        )
+            jit, static_argnums=static_argnums, static_argnames=static_argnames,
+            donate_argnums=donate_argnums, max_traces=max_traces, device=device, capture=capture,
+        )  # fmt: skip
     if not callable(fun):
         raise ArgumentError(f"jit takes a function, not {type(fun).__name__}.")
     tree.leaf()  # loads what flattens arguments now, not during the first call
     nums = as_tuple(static_argnums, _INT_TYPES)
-    names = as_tuple(static_argnames, str)
-    nums, names = completed(fun, nums, names)
+    nums, names = completed(fun, nums, as_tuple(static_argnames, str))
     if device is not None and device not in BACKENDS:
         raise ArgumentError(
             f"jit({getattr(fun, '__name__', type(fun).__name__)}): there is no device {device!r}.",

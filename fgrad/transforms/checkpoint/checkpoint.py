@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import overload
 
 from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
@@ -41,7 +42,7 @@ from fgrad.transforms.core.wrap import (
     is_weak,
     named_like,
 )
-from fgrad.typing import EqnParams, PyTree
+from fgrad.typing import EqnParams, P, PyTree, R
 
 Values = Sequence[Value]
 Policy = Callable[..., bool]
@@ -59,6 +60,22 @@ class Saving(Call):
         self.policy, self.count, self.prevent_cse = policy, count, prevent_cse
 
 
+@overload
+def checkpoint(
+    fun: Callable[P, R],
+    *,
+    policy: Policy | None = ...,
+    prevent_cse: bool = ...,
+    static_argnums: int | Sequence[int] = ...,
+) -> Callable[P, R]: ...
+@overload
+def checkpoint(
+    fun: None = None,
+    *,
+    policy: Policy | None = ...,
+    prevent_cse: bool = ...,
+    static_argnums: int | Sequence[int] = ...,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 @pickles_as_call
 def checkpoint(
     fun: Callable[..., PyTree] | None = None,

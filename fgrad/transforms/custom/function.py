@@ -53,6 +53,7 @@ class CustomFunction:
     """A function with rules: calls with keywords are put into order, static arguments apart."""
 
     what = "custom"
+    __name__: str
     recipe: Recipe | None = None  # the call that made it, if that set the rules too
 
     def __init__(

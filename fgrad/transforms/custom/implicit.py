@@ -29,7 +29,7 @@ from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.core.outer_context import Traced, batched_first, trace_beneath
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 from fgrad.transforms.custom.function import line_of
-from fgrad.transforms.custom.jvp import custom_jvp
+from fgrad.transforms.custom.jvp import CustomJvp
 from fgrad.typing import EqnParams, PyTree
 
 Values = Sequence[Value]
@@ -360,7 +360,7 @@ def custom_root(
     """
     converted, consts = closure_convert(f, initial_guess)
 
-    @custom_jvp
+    @CustomJvp
     def root(consts: list[Value], guess: PyTree) -> PyTree:
         def of_unknown(x: PyTree) -> PyTree:
             return converted(x, *consts)

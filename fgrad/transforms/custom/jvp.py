@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, overload
 
 from fgrad import tree
 from fgrad.base.kinds import is_list, is_tuple_like
@@ -39,7 +39,7 @@ from fgrad.transforms.custom.call import (
     custom_call_p,
 )
 from fgrad.transforms.custom.function import Split, called, described, fitted, line_of, prefixed
-from fgrad.typing import EqnParams, PyTree
+from fgrad.typing import EqnParams, P, PyTree, R, R_co, Rule
 
 
 class CustomJvp(RuledFunction):
@@ -56,9 +56,7 @@ class CustomJvp(RuledFunction):
     symbolic_zeros = False
     shown: Callable[..., PyTree]  # the user's function that cards name as the rule
 
-    def defjvp(
-        self, jvp: Callable[..., PyTree], symbolic_zeros: bool = False
-    ) -> Callable[..., PyTree]:
+    def defjvp(self, jvp: Rule, symbolic_zeros: bool = False) -> Rule:
         """Set the derivative: `jvp(*nondiff_args, primals, tangents) -> (out, tangent_out)`.
 
         Arguments:
@@ -107,11 +105,32 @@ class CustomJvp(RuledFunction):
         return None if self.rule is None else JvpRules(self, split)
 
 
+class WithJvp(Protocol[P, R_co]):
+    """For type checkers: a `CustomJvp` that is called as the function of the user is."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def __get__(self, instance: object, owner: type | None = None) -> PyTree: ...
+    def defjvp(self, jvp: Rule, symbolic_zeros: bool = False) -> Rule: ...
+    def defjvps(self, *jvps: Callable[..., PyTree] | None) -> None: ...
+
+
+@overload
+def custom_jvp(
+    fun: Callable[P, R],
+    nondiff_argnums: int | Sequence[int] = ...,
+    nondiff_argnames: str | Sequence[str] = ...,
+) -> WithJvp[P, R]: ...
+@overload
+def custom_jvp(
+    fun: None = None,
+    nondiff_argnums: int | Sequence[int] = ...,
+    nondiff_argnames: str | Sequence[str] = ...,
+) -> Callable[[Callable[P, R]], WithJvp[P, R]]: ...
 def custom_jvp(
     fun: Callable[..., PyTree] | None = None,
     nondiff_argnums: int | Sequence[int] = (),
     nondiff_argnames: str | Sequence[str] = (),
-) -> Any:
+) -> PyTree:
     """A function whose derivative you write yourself, as a jvp; `grad` transposes it.
 
     Arguments:

@@ -13,7 +13,7 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import overload
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -35,7 +35,7 @@ from fgrad.transforms.core.derived_programs import batched_program
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.core.wrap import as_value, function_name
 from fgrad.transforms.custom.function import fitted, line_of
-from fgrad.typing import DTypeLike, PyTree
+from fgrad.typing import DTypeLike, PyTree, Rule
 
 Values = Sequence[Value]
 Maybe = Sequence[Value | None]  # None for a known zero
@@ -121,15 +121,21 @@ class CustomPrimitive:
 
     # Rules.
 
-    def def_jvp(self, rule: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    def def_jvp(self, rule: Rule) -> Rule:
         """Set the derivative: `rule(primals, tangents, out, **settings)` gives the tangent of the
         result, or a tuple of them; a known-zero tangent is None, both ways."""
         self.jvp_rule = rule
         return rule
 
+    @overload
+    def def_transpose(self, rule: Rule, linear_in: Sequence[int] = ...) -> Rule: ...
+    @overload
+    def def_transpose(
+        self, rule: None = None, linear_in: Sequence[int] = ...
+    ) -> Callable[[Rule], Rule]: ...
     def def_transpose(
         self, rule: Callable[..., PyTree] | None = None, linear_in: Sequence[int] = (0,)
-    ) -> Any:
+    ) -> PyTree:
         """Set the transpose of an operation that is linear in some operands, jointly:
         `rule(ct, *operands, **settings)` gives a tuple with a cotangent for each operand, or None.
         The values of the operands it is linear in are not known, only their shapes and dtypes."""
@@ -138,14 +144,14 @@ class CustomPrimitive:
         self.transpose_rule, self.linear_in = rule, tuple(linear_in)
         return rule
 
-    def def_batch(self, rule: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    def def_batch(self, rule: Rule) -> Rule:
         """Set the batching rule: `rule(size, operands, dims, **settings)` gives the result and its
         batched axis; `dims` are those of the operands, None where one is not batched.  Without
         this rule examples are computed one after the other."""
         self.batch_rule = rule
         return rule
 
-    def def_composition(self, fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    def def_composition(self, fun: Rule) -> Rule:
         """Set what compiled code runs: `fun(*operands, **settings)` in terms of traced functions.
         It also gives the derivative and the batching rule, if these are not set."""
         self.composition = fun
@@ -197,12 +203,20 @@ def _with_rules(**kept: PyTree) -> CustomPrimitive:
     return found
 
 
+@overload
+def primitive(
+    evaluate: Callable[..., PyTree], *, out: Callable[..., PyTree], name: str | None = None
+) -> CustomPrimitive: ...
+@overload
+def primitive(
+    evaluate: None = None, *, out: Callable[..., PyTree], name: str | None = None
+) -> Callable[[Callable[..., PyTree]], CustomPrimitive]: ...
 def primitive(
     evaluate: Callable[..., PyTree] | None = None,
     *,
     out: Callable[..., PyTree],
     name: str | None = None,
-) -> Any:
+) -> PyTree:
     """An operation of your own, with its rules.
 
     Arguments:

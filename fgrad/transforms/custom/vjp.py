@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, overload
 
 from fgrad import tree
 from fgrad.base.kinds import is_list, is_tuple_like
@@ -44,7 +44,7 @@ from fgrad.transforms.custom.call import (
     Values,
 )
 from fgrad.transforms.custom.function import Split, called, described, fitted, line_of, prefixed
-from fgrad.typing import PyTree
+from fgrad.typing import P, PyTree, R, R_co
 
 
 class CustomVjp(RuledFunction):
@@ -80,11 +80,33 @@ class CustomVjp(RuledFunction):
         return None if self.fwd is None else VjpRules(self, split)
 
 
+class WithVjp(Protocol[P, R_co]):
+    """For type checkers: a `CustomVjp` that is called as the function of the user is."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def __get__(self, instance: object, owner: type | None = None) -> PyTree: ...
+    def defvjp(
+        self, fwd: Callable[..., PyTree], bwd: Callable[..., PyTree], symbolic_zeros: bool = False
+    ) -> None: ...
+
+
+@overload
+def custom_vjp(
+    fun: Callable[P, R],
+    nondiff_argnums: int | Sequence[int] = ...,
+    nondiff_argnames: str | Sequence[str] = ...,
+) -> WithVjp[P, R]: ...
+@overload
+def custom_vjp(
+    fun: None = None,
+    nondiff_argnums: int | Sequence[int] = ...,
+    nondiff_argnames: str | Sequence[str] = ...,
+) -> Callable[[Callable[P, R]], WithVjp[P, R]]: ...
 def custom_vjp(
     fun: Callable[..., PyTree] | None = None,
     nondiff_argnums: int | Sequence[int] = (),
     nondiff_argnames: str | Sequence[str] = (),
-) -> Any:
+) -> PyTree:
     """A function whose derivative in reverse you write yourself.
 
     Arguments:

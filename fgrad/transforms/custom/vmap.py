@@ -8,6 +8,7 @@ Derivatives are those of the function itself, in forward mode and in reverse.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from fgrad import tree
 from fgrad.base.kinds import is_list, is_tuple_like
@@ -28,7 +29,7 @@ from fgrad.transforms.core.tape import Tape, pull_selected
 from fgrad.transforms.core.wrap import as_value
 from fgrad.transforms.custom.call import Pushed, RuledFunction, UserRules, Values
 from fgrad.transforms.custom.function import Split, described, line_of
-from fgrad.typing import PyTree
+from fgrad.typing import P, PyTree, R, R_co, Rule
 
 
 class CustomVmap(RuledFunction):
@@ -43,7 +44,7 @@ class CustomVmap(RuledFunction):
     )
     rule: Callable[..., PyTree] | None = None
 
-    def def_vmap(self, vmap_rule: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    def def_vmap(self, vmap_rule: Rule) -> Rule:
         """Set the rule: `vmap_rule(axis_size, in_batched, *args) -> (out, out_batched)`.
 
         `in_batched` is a list with a tree of booleans for each argument; batched axes are first.
@@ -57,7 +58,15 @@ class CustomVmap(RuledFunction):
         return None if self.rule is None else VmapRules(self, split)
 
 
-def custom_vmap(fun: Callable[..., PyTree]) -> CustomVmap:
+class WithVmap(Protocol[P, R_co]):
+    """For type checkers: a `CustomVmap` that is called as the function of the user is."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def __get__(self, instance: object, owner: type | None = None) -> PyTree: ...
+    def def_vmap(self, vmap_rule: Rule) -> Rule: ...
+
+
+def custom_vmap(fun: Callable[P, R]) -> WithVmap[P, R]:
     """A function whose behaviour under `vmap` you write yourself.
 
     Example:
@@ -75,7 +84,7 @@ def custom_vmap(fun: Callable[..., PyTree]) -> CustomVmap:
 
 
 @pickles_as_call
-def sequential_vmap(fun: Callable[..., PyTree]) -> CustomVmap:
+def sequential_vmap(fun: Callable[P, R]) -> WithVmap[P, R]:
     """A function that `vmap` applies to one example after the other, in a loop.
 
     Example:
