@@ -1,8 +1,8 @@
 """L5. The compiler as a list of passes.
 
 Program -> Program   inline dce cse legalize_bfloat16 legalize_complex fold simplify
-                     factor_contractions canonical_conv canonical_dot cse dce invariants; and three
-                     of the backend, see `Backend`
+                     ranges factor_contractions canonical_conv canonical_dot cse dce invariants; and
+                     three of the backend, see `Backend`
 Program -> groups    fuse, and the backend's join
 groups -> steps      lower parameterize_constants split_steps schedule loop_fission control
 steps -> native      plan and the backend's build

@@ -23,6 +23,7 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_bfloat16 import legalize_bfloat16
 from fgrad.compile.passes.legalize_complex import legalize_complex
+from fgrad.compile.passes.ranges import ranges
 from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
@@ -38,6 +39,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "legalize_complex": legalize_complex,
     "fold": fold,
     "simplify": simplify,
+    "ranges": ranges,
     "factor_contractions": factor_contractions,
     "canonical_conv": canonical_conv,
     "canonical_dot": canonical_dot,
