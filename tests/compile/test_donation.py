@@ -229,3 +229,39 @@ def test_a_view_of_the_donated_argument_is_another_one() -> None:
         w, part = large(), large()[5:500].copy()
         out, total = step(w, part)
         assert out is w and total == part.sum()
+
+
+def ragged_product(z: Any, a: Any, b: Any) -> Any:
+    z += np.tanh(a) @ b
+    return z
+
+
+def ragged_sum(z: Any, a: Any, b: Any) -> Any:
+    return z * 2 + a @ b
+
+
+def turned(z: Any, a: Any, b: Any) -> Any:
+    z[...] = z + (b.T @ a.T).T * 2
+    return z
+
+
+def symmetric(z: Any, _a: Any, _b: Any) -> Any:
+    z[: min(z.shape), : min(z.shape)] += z[: min(z.shape), : min(z.shape)].T
+    return z
+
+
+@pytest.mark.parametrize("fun", [ragged_product, ragged_sum, turned, symmetric])
+@pytest.mark.parametrize(
+    "shape", [(17, 9, 33), (25, 10, 20), (131, 10, 10), (61, 5, 70), (1000, 4, 97)], ids=str
+)
+def test_last_tiles_overlap_what_is_written(
+    fun: Any, shape: tuple[int, int, int], rng: np.random.Generator
+) -> None:
+    """Tiles that overlap write some elements twice: never from what they have written."""
+    m, k, n = shape
+    z, a, b = rng.normal(size=(m, n)), rng.normal(size=(m, k)), rng.normal(size=(k, n))
+    expected = fun(z.copy(), a, b)
+    for donated in ((), (0,)):
+        step = fgrad.jit(fun, donate_argnums=donated)
+        for _ in range(3):
+            np.testing.assert_allclose(step(z.copy(), a, b), expected, rtol=1e-10, atol=1e-10)

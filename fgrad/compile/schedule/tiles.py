@@ -40,6 +40,8 @@ def _tiled(loop: Loop, names: Names, buffers: dict[str, Buffer]) -> list[Stateme
         loops.append(body[0])
         body = body[0].body
     plain = all([isinstance(s, (Const, Index, Load, Op, Store)) for s in body])
+    read, written = ({s.buffer for s in body if isinstance(s, kind)} for kind in (Load, Store))
+    plain = plain and read.isdisjoint(written)  # tiles may overlap
     if len(loops) < 2 or not plain or any([x.kind != "parallel" or x.lanes for x in loops]):
         return None
     found = _transposed(loops, body)
