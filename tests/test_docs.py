@@ -93,3 +93,22 @@ def test_names_in_checklists_exist() -> None:
     plain = {name for name in names if re.fullmatch(r"[A-Za-z_]+(\.[a-zA-Z_]+)*", name)}
     words = set(re.findall(r"\w+", code))
     assert not sorted(n for n in plain if not words.issuperset(n.split(".")))
+
+
+PLACED = re.compile(r"`(\w+)`(?: of|,? in)? \(?`([\w/]+\.py)`")
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_names_stand_in_the_files_that_guides_name(guide: str) -> None:
+    """`PASSES` of `fgrad/tools/run.py`, `Backend` (`fgrad/compile/backend.py`)."""
+    text = " ".join((ROOT / guide).read_text(encoding="utf-8").split())
+    files = {f"/{relative(f)}": f for f in python_files("fgrad", "tests", "benchmarks")}
+    found = [
+        (name, path, [f for where, f in files.items() if where.endswith(f"/{path}")])
+        for name, path in PLACED.findall(text)
+    ]
+    holds = {
+        (name, path): any(name in re.findall(r"\w+", f.read_text(encoding="utf-8")) for f in places)
+        for name, path, places in found
+    }
+    assert [place for place, there in holds.items() if not there] == []

@@ -20,7 +20,7 @@ from fgrad.compile.passes.inline import EXPANSIONS
 from fgrad.compile.tasks.routines import FusedProduct, OneCall, SpecialFunction
 from fgrad.errors import CheckError
 from fgrad.ir.primitive import REGISTRY, Primitive, Refusal
-from fgrad.ir.traits import PLAIN, Cost, Holds
+from fgrad.ir.traits import PLAIN, Along, Cost, Holds, Rounding, folding
 from fgrad.lower_cuda.library.steps import LIBRARY_CUDA
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
@@ -74,6 +74,12 @@ def test_accumulators_start_from_a_neutral_element(op: str) -> None:
             values = np.array([0, 1, 1, 0], dtype)
             start = np.array(identity(op, dtype), dtype)
             np.testing.assert_array_equal(UFUNCS[op](values, start), values, f"{op} {dtype}")
+
+
+@pytest.mark.parametrize("op", ACCUMULATORS)
+def test_folds_of_integers_alone_are_exact(op: str) -> None:
+    exact = folding(Along.AXES, op).rounding is Rounding.EXACT
+    assert exact or "f" in ACCUMULATORS[op]
 
 
 def test_a_slot_is_written_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from random_programs import programs
 
+from fgrad.compile import pipeline
 from fgrad.compile.jit.inspect import make_program
 from fgrad.compile.pipeline import compile_program
 from fgrad.ir.check import check_program
@@ -26,6 +28,14 @@ def test_all_passes_of_the_compiler_are_in_the_table() -> None:
     over_programs = [stage.name for stage in stages if isinstance(stage.result, Program)]
     names = dict.fromkeys(name.removesuffix(" again") for name in over_programs)
     assert [name for name in names if name not in OF_BACKENDS] == list(PASSES)
+
+
+def test_the_list_of_passes_names_all() -> None:
+    stages = compile_program(make_program(np.sin)(np.ones(3))).stages
+    listed = re.findall(r"\w+", pipeline.__doc__ or "")
+    names = [stage.name.removesuffix(" again") for stage in stages]
+    of_backends = {*OF_BACKENDS, "join", "build"}
+    assert [name for name in names if name not in {*of_backends, *listed}] == []
 
 
 @pytest.mark.parametrize("rewrite", PASSES.values(), ids=PASSES)
