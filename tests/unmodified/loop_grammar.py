@@ -324,14 +324,12 @@ class Grammar:
         """A whole program."""
         start = [
             line.format(
-                y=self.pick("x.copy()", "np.zeros(6)", "x * 0.5", "np.empty(6)", "np.full(6, a)"),
+                y=self.pick("x.copy()", "np.zeros(6)", "x * 0.5", "np.full(6, a)"),
                 u=self.pick("y", "x", "m[1]", "np.ones(6)"),
                 v=self.pick("y[1:]", "x[:-1]", "u[1:]", "np.zeros(5)"),
             )
             for line in START
         ]
-        if start[1] == "y = np.empty(6)":
-            start.insert(2, "y[:] = a")
         helpers = (self.helper(),) if self.chance(0.2) else ()
         made: list[Statement] = []
         while not any([s.heads[0].startswith(("for", "while")) for s in made]):

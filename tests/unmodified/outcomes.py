@@ -238,7 +238,7 @@ def value_outcome(reference: Reference, function: Callable[..., Any], case: Case
                     return ""
                 raise
         if reference.raised is not None:
-            return f"{result!r}, Python raises {type(reference.raised).__name__}"
+            return f"Python raises {type(reference.raised).__name__}, found {result!r}"
         right = reference.result
         if case.loose and isinstance(right, int) and isinstance(result, (float, np.floating)):
             right = float(right)
