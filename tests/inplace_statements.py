@@ -115,8 +115,10 @@ class Writer:
         parts = []
         for n in shape[: int(self.rng.integers(1, len(shape) + 1)) if shape else 0]:
             kind = self.rng.random()
-            if n and kind < 0.3:
+            if n and kind < 0.2:
                 parts.append(str(int(self.rng.integers(-n, n))))
+            elif n and kind < 0.3:  # an integer that is traced gives a view too
+                parts.append(f"n[{self.pick((0, 1, -1))}] % {n}")
             elif n and not basic and kind < 0.4:
                 parts.append(self.pick((f"[0, {n - 1}]", f"np.array([{n - 1}, 0])", "[-1]")))
             else:
@@ -233,7 +235,7 @@ class Writer:
         v = self.name()
         a = self.env[v]
         i = self.index(a.shape)
-        part = a[eval(f"np.index_exp[{i}]", {"np": np})] if a.shape else a
+        part = a[eval(f"np.index_exp[{i}]", {"np": np, "n": self.env["n"]})] if a.shape else a
         value = self.value(np.shape(part))
         op = self.pick(("=", "=", "+=", "*=", "-="))
         kind = self.rng.random()

@@ -46,10 +46,10 @@ from fgrad.numpy.views import (
     aliasing,
     get_view,
     imaginary_part,
-    is_basic,
     key_of_view,
     making_arrays,
     real_part,
+    same_index,
     viewing,
     viewing_each,
     viewing_one_operand,
@@ -102,7 +102,7 @@ def setitem(x: Tracer, index: object, value: ArrayLike) -> None:
     """x[index] = value."""
     if isinstance(value, Tracer):
         view = value.memory
-        if isinstance(view, View) and view.base is x and _same_index(view.key, index):
+        if isinstance(view, View) and view.base is x and same_index(view.key, index):
             return  # the second half of x[i] += v: the view has written already
     if key_of_view(x) is FLAT:
         shape = shape_of(getitem(x, index))
@@ -111,10 +111,6 @@ def setitem(x: Tracer, index: object, value: ArrayLike) -> None:
         write_all(x, write_masked(x, index, value))
     else:
         write_all(x, update(x, index, value, "set"))
-
-
-def _same_index(key: object, index: object) -> bool:
-    return type(key) is type(index) and is_basic(index) and key == index
 
 
 def adopt_array(builder: Builder, array: np.ndarray, is_new: bool = False) -> Tracer:

@@ -58,7 +58,7 @@ def get_view(x: Tracer, index: Any) -> Value | Masked:
         if memory is None and not x.shape:  # a number, of which NumPy makes a new array
             keep_memory(out)
         elif memory is None or key_of_view(x) is not FLAT:
-            link(x, out, _Indexed(x, index))
+            link(x, out, _Indexed(x, _kept(index)))
     elif out is x:
         out = x.twin()  # `x[()]` of rank 0 is a number
     return out
@@ -77,7 +77,8 @@ class _Indexed(View):
 
     def move(self, array: np.ndarray) -> np.ndarray:
         key: Any = self.key
-        return array[key]
+        parts = [0 if type(i) is Tracer else i for i in key] if type(key) is tuple else key
+        return array[tuple(parts) if type(key) is tuple else 0 if type(key) is Tracer else key]
 
 
 def key_of_view(x: Tracer) -> object:
@@ -88,9 +89,41 @@ def key_of_view(x: Tracer) -> object:
 def is_basic(index: object) -> bool:
     """Whether NumPy would give a view."""
     for i in index if type(index) is tuple else (index,):
-        if type(i) not in _BASIC and not isinstance(i, np.integer):
+        if type(i) not in _BASIC and not isinstance(i, np.integer) and not _is_integer(i):
             return False
     return True
+
+
+def _is_integer(part: object) -> bool:
+    """Whether a part of an index is a traced integer: a number, not an array of rank 0."""
+    return (
+        type(part) is Tracer
+        and not part.shape
+        and part.memory is None
+        and (part.dtype.kind in "iu")
+    )
+
+
+def _kept(index: Any) -> Any:
+    """An index whose traced numbers stay what they are, when their names mean others."""
+    if type(index) is tuple:
+        return tuple([i.twin() if type(i) is Tracer else i for i in index])
+    return index.twin() if type(index) is Tracer else index
+
+
+def same_index(key: object, index: object) -> bool:
+    """Whether two indices are basic and the same."""
+    if type(key) is not type(index) or not is_basic(index):
+        return False
+    if type(key) is tuple and type(index) is tuple:
+        return len(key) == len(index) and all(map(_same_part, key, index))
+    return _same_part(key, index)
+
+
+def _same_part(a: Any, b: Any) -> bool:
+    if type(a) is Tracer or type(b) is Tracer:
+        return type(a) is type(b) and a.builder is b.builder and a.index == b.index
+    return a is b or a == b
 
 
 def _keeps_array(index: object) -> bool:

@@ -288,3 +288,21 @@ def test_functions_of_rank_0_give_views_copies_or_numbers_as_numpys(name: str) -
 
     for made, expected in zip(fgrad.jit(f)(A), f(A), strict=True):
         np.testing.assert_array_equal(made, expected)
+
+
+def test_a_row_at_a_traced_place_is_a_view() -> None:
+    def f(m: Any, k: Any) -> Any:
+        row, part = m[k], m[k - 1, 1:]
+        row *= 2.0
+        part[-1] += row[0]
+        m[k, 0] = 9.0
+        k += 1  # another number: the views are where they were
+        return m, row + 0.0, part.sum()
+
+    m = np.arange(12.0).reshape(3, 4)
+    right = f(m.copy(), 2)
+    compiled = fgrad.jit(f, capture=False)(m.copy(), 2)
+    mapped = fgrad.vmap(lambda m, k: f(m * 1.0, k))(np.stack([m, m]), np.array([1, 2]))
+    for found in (compiled, fgrad.jit(f)(m.copy(), 2), [a[1] for a in mapped]):
+        for a, b in zip(found, right, strict=True):
+            np.testing.assert_array_equal(a, b)
