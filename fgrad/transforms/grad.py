@@ -121,10 +121,12 @@ def _differentiated(
                 else:
                     pairs = zip(values, leaves, strict=True)
                     inputs = [builder.input(v, None, is_weak(x)) for v, x in pairs]
-                given = _gathered(inputs, structures)
-                call_args = list(args)
-                for i, x in zip(places, given, strict=True):
-                    call_args[i] = x
+                given = inputs if structures is None else _gathered(inputs, structures)
+                call_args: Sequence[PyTree] = given
+                if len(args) > 1 or not given:
+                    call_args = list(args)
+                    for i, x in zip(places, given, strict=True):
+                        call_args[i] = x
                 watch = None if structures is None else watched(given)
                 out, aux = form.within(builder)(*call_args, **kwargs), None
                 if has_aux:
@@ -138,7 +140,9 @@ def _differentiated(
                 tape = Tape(builder, (out,))
         finally:
             builder.release()
-        gathered = _gathered(_pull_scalar(tape, value, values, holomorphic), structures)
+        gathered: Sequence[PyTree] = _pull_scalar(tape, value, values, holomorphic)
+        if structures is not None:
+            gathered = _gathered(gathered, structures)
         gradient = gathered[0] if isinstance(argnums, int) else tuple(gathered)
         if not with_value:
             return (gradient, aux) if has_aux else gradient
@@ -191,10 +195,8 @@ def _wanted(
     return places, [x for found, _ in flat for x in found], [treedef for _, treedef in flat]
 
 
-def _gathered(values: Sequence[PyTree], structures: list[tree.TreeDef] | None) -> Sequence[PyTree]:
+def _gathered(values: Sequence[PyTree], structures: list[tree.TreeDef]) -> Sequence[PyTree]:
     """Values for the leaves of all arguments, as arguments."""
-    if structures is None:
-        return values
     each = iter(values)
     return [tree.unflatten(s, list(islice(each, s.num_leaves))) for s in structures]
 
