@@ -44,6 +44,7 @@ from fgrad.tracing.trace_errors import ASKED, leaked, needs_value, outlived, sho
 from fgrad.typing import Array, DType, DTypeLike, Operators, PyTree
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
+NOTHING: frozenset[int] = frozenset()
 UNREAD = (None,)  # the results of a record that no derivative reads
 
 
@@ -274,9 +275,9 @@ class Builder:
         self.inputs: list[Tracer] = []
         self.names: Callable[[], Sequence[str]] | None = None  # of the inputs, for messages
         self.origins: dict[int, Value] | None = None  # what inputs of known values stand for
-        self.constants: set[int] = set()  # values without derivative, see tracing/readout.py
+        self.constants = NOTHING  # values without derivative, see tracing/readout.py
         self.layouts: dict[int, bool] = {}  # which values lie in C order, see tracing/layouts.py
-        self.taken: set[int] = set()  # inputs that were taken to do so, without being seen
+        self.taken = NOTHING  # inputs that were taken to do so, without being seen
         self.reordered = False  # whether there are such that do not
         self.narrowed: dict[int, set[np.dtype]] = {}  # Python integers, and what they must fit
         self.thread = 0

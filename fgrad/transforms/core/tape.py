@@ -66,7 +66,9 @@ class Tape:
         # Those of the builder: the handles that a function gets stand for what it writes into them.
         numbers = map(_INDEX, builder.inputs)
         self.inputs = list(numbers if wanted is None else compress(numbers, wanted))
-        self.outputs = [x.index if type(x) is Tracer else None for x in outputs]
+        self.outputs: list[int | None] = []
+        for x in outputs:
+            self.outputs.append(x.index if type(x) is Tracer else None)
         if wanted is None and not exact and not builder.captures:
             # Nothing but the wanted inputs (and integers, which no cotangent reaches): all active,
             # apart from what passes by `stop_gradient` and the like, where cotangents end.
