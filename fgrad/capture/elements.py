@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.capture.aliases import is_some
+from fgrad.capture.aliases import is_part, is_some
 from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.config import config
 from fgrad.numpy.at_indexing import at
@@ -89,7 +89,9 @@ def item(x: Any, index: Any) -> Any:
     if isinstance(x, (list, tuple)):
         return _listed(x, index)
     with checking(checks()):
-        return at(x)[index].get() if isinstance(x, np.ndarray) else x[index]
+        out = at(x)[index].get() if isinstance(x, np.ndarray) else x[index]
+    is_part(out, x, index)
+    return out
 
 
 def _listed(items: list[Any] | tuple[Any, ...], index: Any) -> Any:

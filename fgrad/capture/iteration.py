@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.capture.aliases import is_part
 from fgrad.capture.values import is_unknown
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
@@ -63,7 +64,10 @@ def steps_of(x: Any) -> Steps | None:
 
 def _row(x: Any, k: Any) -> Any:
     from_plain = isinstance(x, np.ndarray) and is_unknown(k)
-    return np.take(x, k, axis=0) if from_plain else x[k]
+    row = np.take(x, k, axis=0) if from_plain else x[k]
+    if is_unknown(k):
+        is_part(row, x, k)
+    return row
 
 
 def _in_range(start: Any, step: int) -> Callable[[Any], Any]:

@@ -373,7 +373,7 @@ def _traced(
         index, rest = (inputs[0], inputs[1:]) if indexed else (None, inputs)
         given = [x.handle() for x in rest[: len(avals)]]
         with Body(builder, roots, rest[len(avals) :]) as inner:
-            inner.entered, inner.decides = given, not writes
+            inner.entered, inner.decides = plan.unshared(given), not writes
             outs = _stepped(step, index, inner, plan.bind(given), catches)
             if writes:
                 outs = [*outs, *[root.handle() for root in roots]]
@@ -492,10 +492,10 @@ def finish(
         values.append(UNDEFINED if undefined else slot.parts.together(leaves))
     plan.cells.set(values)
     for slot, value in zip(plan.slots, values, strict=True):
-        if slot.name in outcome.outside:
-            for leaf in parts_of(value).leaves:
-                if is_array(leaf):
-                    is_some(leaf, outcome.outside[slot.name], slot.name)
+        olds = [*outcome.outside.get(slot.name, ()), *([] if surely else plan.others(slot))]
+        for leaf in parts_of(value).leaves if olds else ():
+            if is_array(leaf):
+                is_some(leaf, olds, slot.name)
     for root, out in zip(roots, results[count:], strict=True):
         if out is not root:
             write_all(root, out)

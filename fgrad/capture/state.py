@@ -204,6 +204,19 @@ class Plan:
         """The first values of what is carried."""
         return [leaf for _, leaf in self.leaves()]
 
+    def unshared(self, given: Sequence[Any]) -> list[Any]:
+        """Of what stands for the numbers in a trace, that to which nothing else refers."""
+        own = {*self.sole, *self.fresh}
+        pairs = zip(self.leaves(), given, strict=True)
+        return [x for (slot, _), x in pairs if slot.name in own]
+
+    def others(self, slot: Slot) -> list[Tracer]:
+        """The arrays that a variable is before the first step, if these have other names."""
+        if slot.name in self.sole or slot.name in self.fresh or slot.parts is None:
+            return []
+        arrays = [x for x in slot.parts.leaves if isinstance(x, Tracer) and is_array(x)]
+        return [root_of(x) for x in arrays]
+
     def live_roots(self) -> list[Tracer]:
         """The arrays that are carried, without those that are carried by value."""
         own = [leaf for _, leaf in self.leaves() if isinstance(leaf, Tracer)]
@@ -331,8 +344,8 @@ class Plan:
         shared = [name for name, _ in given if name in shared and name not in self.fresh]
         if written and (outside or shared):
             raise Exchanged(f"{written[0][0]} is written and bound anew, and has another name")
-        if shared and any([any([x is y for _, y in given]) for _, x in made]):
-            outside |= self._exchanged(given, made)
+        if shared:
+            outside = {**self._exchanged(given, made), **outside}
         return outside
 
     def _exchanged(
@@ -341,7 +354,12 @@ class Plan:
         """The variables that are, after a step, what another one was before."""
         starts = [x for _, x in _arrays(self.slots, self.starts()) if isinstance(x, Tracer)]
         roots = [root_of(x) for x in starts]
-        return {name: roots for name, x in made if any([x is y for _, y in given])}
+        before = {id(x) for _, x in given}
+        return {
+            name: roots
+            for name, x in made
+            if isinstance(x, Tracer) and any([id(root) in before for root in roots_of(x)])
+        }
 
 
 def _arrays(slots: Sequence[Slot], values: Sequence[object]) -> list[tuple[str, object]]:

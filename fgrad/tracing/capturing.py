@@ -122,7 +122,9 @@ def _shown(refused: Exception, plain: Exception) -> Exception:
         refused = not_recorded(f"a variable may have no value: {refused}")
     if not isinstance(refused, FgradError):
         return refused
-    if not isinstance(plain, FgradError) or not plain.rows or not isinstance(refused, CaptureError):
+    if not isinstance(plain, FgradError):
+        return refused
+    if not plain.rows or not isinstance(refused, CaptureError):
         return plain
     k = max([k for k, (label, _) in enumerate(plain.rows) if label != "write"], default=-1) + 1
     row = ("capture", next(text for label, text in refused.rows if label == "why"))

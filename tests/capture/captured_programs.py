@@ -304,6 +304,91 @@ def keeps_python_numbers(x: Any) -> Any:
     return y
 
 
+def rows_are_written(a: Any) -> Any:
+    for i in range(a.shape[0]):
+        row = a[i]
+        row[1:] += 0.5 * row[:-1]
+        a[-1 - i, 0] += row[2]
+    return a
+
+
+def rows_are_walked(a: Any) -> Any:
+    s = 0.0
+    for row in a:
+        row *= 2.0
+        s += row[0]
+    return a * s
+
+
+def part_at_a_computed_place(a: Any, i: Any) -> Any:
+    v = a[i % 3, 1:]
+    v[i] += 0.5
+    a[i % 3, 2] *= 3.0
+    return a * v[1]
+
+
+def elements_are_exchanged(x: Any) -> Any:
+    n = len(x)
+    for i in range(n - 1, -1, -1):
+        x[-1 - i % n], x[(i * 2) % n] = x[(i * 2) % n], x[-1 - i % n]
+    return x
+
+
+def names_are_exchanged(x: Any) -> Any:
+    u, v = x.copy(), np.zeros_like(x)
+    first = u
+    for _ in range(7):
+        v[1:-1] = 0.5 * (u[:-2] + u[2:])
+        v[0], v[-1] = u[0], u[-1]
+        u, v = v, u
+    return u + 2 * v + 3 * first
+
+
+def names_are_exchanged_in_two_loops(a: Any, n: Any) -> Any:
+    y, u = a[0].copy(), a[1]
+    for _ in range(n):
+        for _ in range(n):
+            u, y = y, u
+    u -= 0.5 * np.sin(y)
+    return a * y
+
+
+def a_name_means_another_array_after_a_turn(x: Any, n: Any) -> Any:
+    y = x.copy()
+    for i in range(n):
+        y[0] += 1
+        if i == 1:
+            y = x
+    return x + y
+
+
+def rows_after_rows(a: Any) -> Any:
+    u = a[1]
+    for _ in range(6):
+        u[:-1] += 0.5 * u[1:]
+        for u in a[1:]:
+            pass
+    return a
+
+
+def an_iterator_for_two_loops(x: Any) -> Any:
+    it, s = iter(range(6)), 0.0
+    for i in it:
+        s += i * x
+        for j in it:
+            s += 10 * j
+            if j % 2:
+                break
+    return s
+
+
+def shape_of_an_argument(x: Any, n: Any) -> Any:
+    y = np.zeros(n + 1)
+    for i in range(n):
+        y[i + 1] = y[i] + x[i]
+    return y
+
+
 PROGRAMS: dict[Callable[..., Any], tuple[Any, ...]] = {
     smooth: (X,),
     newton: (2.0,),
@@ -336,4 +421,14 @@ PROGRAMS: dict[Callable[..., Any], tuple[Any, ...]] = {
     defined_before_it_is_read: (X,),
     nonlocal_counter: (X,),
     keeps_python_numbers: (X,),
+    rows_are_written: (A,),
+    rows_are_walked: (A,),
+    part_at_a_computed_place: (A, 1),
+    elements_are_exchanged: (X,),
+    names_are_exchanged: (X,),
+    names_are_exchanged_in_two_loops: (A, 3),
+    a_name_means_another_array_after_a_turn: (X, 4),
+    rows_after_rows: (A,),
+    an_iterator_for_two_loops: (0.3,),
+    shape_of_an_argument: (X, 9),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,59 @@ def test_arguments_are_left_as_python_leaves_them(program: Callable[..., Any]) -
     fgrad.jit(program)(*compiled)
     for x, y in zip(plain, compiled, strict=True):
         np.testing.assert_allclose(y, x, rtol=1e-12)
+
+
+def test_an_index_out_of_bounds_raises() -> None:
+    def beyond(x: Any) -> Any:
+        s = 0.0
+        for i in range(len(x)):
+            s += x[i + 1]
+        return s
+
+    with pytest.raises(IndexError, match="out of bounds"):
+        fgrad.jit(beyond)(X)
+    with fgrad.config.override(check_bounds=False):
+        assert np.isfinite(fgrad.jit(beyond)(X))
+
+
+def test_an_element_of_a_list_of_arrays_is_not_written_in_silence() -> None:
+    def f(x: Any, y: Any) -> Any:
+        items = [x, y, x, y, x, y]
+        for i in range(6):
+            items[i][0] += i + 1
+        return x, y
+
+    x, y = X[:3].copy(), X[3:6].copy()
+    want = f(X[:3].copy(), X[3:6].copy())
+    for a, b in zip(want, fgrad.jit(f)(x, y), strict=True):
+        np.testing.assert_allclose(b, a)
+
+
+PROMPT = {
+    "buffer": lambda x: np.sum(_filled(np.zeros(3), x) ** 2),
+    "array": lambda x: np.sum(np.array([x[0], x[1] * 2]) ** 2),
+    "full": lambda x: np.sum(np.full(3, x[0]) * x[:3]),
+    "math": lambda x: math.sin(x[0]) * float(x[1]) + max(x[2], x[3]),
+}
+
+
+def _filled(y: Any, x: Any) -> Any:
+    for i in range(3):
+        y[i] = math.exp(x[i]) * i
+    return y
+
+
+@pytest.mark.parametrize("name", PROMPT)
+def test_calls_at_the_prompt_differentiate(name: str) -> None:
+    f, x = PROMPT[name], X[:5]
+    v = np.random.default_rng(2).standard_normal(5)
+    slope = (f(x + 1e-6 * v) - f(x - 1e-6 * v)) / 2e-6
+    _, pull = fgrad.vjp(f, x)
+    for found in (fgrad.grad(f)(x), pull(1.0)[0], fgrad.jacfwd(f)(x), fgrad.jacrev(f)(x)):
+        np.testing.assert_allclose(np.sum(found * v), slope, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(fgrad.jvp(f, (x,), (v,))[1], slope, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(fgrad.hessian(f)(x), fgrad.jacfwd(fgrad.grad(f))(x), atol=1e-12)
+    np.testing.assert_allclose(fgrad.vmap(f)(np.stack([x, 2 * x])), [f(x), f(2 * x)])
 
 
 def test_it_can_be_turned_off() -> None:
