@@ -14,8 +14,6 @@ import numpy as np
 
 from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
-from fgrad.numpy.indexing import getitem, update
-from fgrad.numpy.views import is_basic
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.assign import View, memory_of, root_of
 
@@ -66,47 +64,6 @@ class Some(View):
     def move(self, array: np.ndarray) -> np.ndarray:
         """An array of its shape."""
         return np.empty(self.aval.shape, self.aval.dtype)
-
-
-class Part(View):
-    """A part of an array at a traced place, `x[i]` or `x[i, 1:]`, of which NumPy makes a view."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, base: Tracer, index: Any) -> None:
-        super().__init__(base)
-        self.index = index
-
-    def read(self, base: Value) -> Any:
-        """The part."""
-        return getitem(base, self.index)  # type: ignore[arg-type]
-
-    def write(self, base: Value, value: Value) -> Any:
-        """The array with another part."""
-        return update(base, self.index, value, "set")
-
-    def move(self, array: np.ndarray) -> np.ndarray:
-        """Some part: all lie alike."""
-        parts = self.index if isinstance(self.index, tuple) else (self.index,)
-        return array[tuple([0 if isinstance(part, Tracer) else part for part in parts])]
-
-
-def is_part(out: Any, base: Any, index: Any) -> None:
-    """Let `out`, which is `base[index]`, be a view of `base`, where it is one in NumPy."""
-    if not isinstance(out, Tracer) or not out.shape or isinstance(out.memory, View):
-        return
-    parts = index if isinstance(index, tuple) else (index,)
-    if not all([is_basic(part) or _is_place(part) for part in parts]):
-        return
-    if isinstance(base, Tracer):
-        handles = tuple([x.handle() if isinstance(x, Tracer) else x for x in parts])
-        _link(out, Part(base, handles), [base])
-    else:  # a plain array, into which no traced values can be written
-        is_some(out, [out.handle()], "the element of an array from outside")
-
-
-def _is_place(part: object) -> bool:
-    return isinstance(part, Tracer) and part.shape == () and part.dtype.kind in "iu"
 
 
 def roots_of(x: Tracer) -> list[Tracer]:

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.capture.aliases import is_part, is_some
+from fgrad.capture.aliases import is_some
 from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.config import config
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.bounds import checking
 from fgrad.numpy.promote import weakened
+from fgrad.numpy.views import is_part
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
@@ -89,8 +90,16 @@ def item(x: Any, index: Any) -> Any:
     if isinstance(x, (list, tuple)):
         return _listed(x, index)
     with checking(checks()):
-        out = at(x)[index].get() if isinstance(x, np.ndarray) else x[index]
-    is_part(out, x, index)
+        if not isinstance(x, np.ndarray):
+            return x[index]
+        out = at(x)[index].get()
+    return own_part(out, index)
+
+
+def own_part(out: Any, index: Any) -> Any:
+    """A part of a plain array, into which no traced values can be written."""
+    if isinstance(out, Tracer) and out.shape and is_part(index):
+        is_some(out, [out.handle()], "the element of an array from outside")
     return out
 
 

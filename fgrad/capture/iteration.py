@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.capture.aliases import is_part
+from fgrad.capture.elements import own_part
 from fgrad.capture.values import is_unknown
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
@@ -64,10 +64,7 @@ def steps_of(x: Any) -> Steps | None:
 
 def _row(x: Any, k: Any) -> Any:
     from_plain = isinstance(x, np.ndarray) and is_unknown(k)
-    row = np.take(x, k, axis=0) if from_plain else x[k]
-    if is_unknown(k):
-        is_part(row, x, k)
-    return row
+    return own_part(np.take(x, k, axis=0), k) if from_plain else x[k]
 
 
 def _in_range(start: Any, step: int) -> Callable[[Any], Any]:

@@ -362,15 +362,6 @@ def a_name_means_another_array_after_a_turn(x: Any, n: Any) -> Any:
     return x + y
 
 
-def rows_after_rows(a: Any) -> Any:
-    u = a[1]
-    for _ in range(6):
-        u[:-1] += 0.5 * u[1:]
-        for u in a[1:]:
-            pass
-    return a
-
-
 def an_iterator_for_two_loops(x: Any) -> Any:
     it, s = iter(range(6)), 0.0
     for i in it:
@@ -428,7 +419,6 @@ PROGRAMS: dict[Callable[..., Any], tuple[Any, ...]] = {
     names_are_exchanged: (X,),
     names_are_exchanged_in_two_loops: (A, 3),
     a_name_means_another_array_after_a_turn: (X, 4),
-    rows_after_rows: (A,),
     an_iterator_for_two_loops: (0.3,),
     shape_of_an_argument: (X, 9),
 }

@@ -23,7 +23,8 @@ def fresh(program: Callable[..., Any]) -> list[Any]:
 
 def loss_of(program: Callable[..., Any]) -> Callable[..., Any]:
     def loss(*args: Any) -> Any:
-        return sum([np.sum(np.sin(x)) for x in tree.leaves(program(*args))])
+        own = [x.copy() if np.ndim(x) else x for x in args]
+        return sum([np.sum(np.sin(x)) for x in tree.leaves(program(*own))])
 
     return loss
 
