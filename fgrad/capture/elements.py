@@ -19,7 +19,7 @@ from fgrad.numpy.at_indexing import at
 from fgrad.numpy.bounds import checking
 from fgrad.numpy.promote import weakened
 from fgrad.numpy.views import is_part
-from fgrad.trace import Tracer, concrete
+from fgrad.trace import Tracer, concrete, innermost
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
 from fgrad.tracing.thread_state import THREAD
@@ -30,6 +30,9 @@ IN_PLACE: dict[str, Callable[[object, object], object]] = {
     "MatMult": operator.imatmul, "BitAnd": operator.iand, "BitOr": operator.ior,
     "BitXor": operator.ixor, "LShift": operator.ilshift, "RShift": operator.irshift,
 }  # fmt: skip
+
+
+CLIPPING = frozenset({"scan", "fori_loop", "while_loop", "cond", "switch"})
 
 
 def made(x: Any) -> Any:
@@ -77,8 +80,16 @@ def _number(x: Any) -> Any:
 
 
 def checks() -> bool:
-    """Whether indices are checked when the program runs; those in conditions of loops are not."""
-    return config.check_bounds and not any([body.decides for body in THREAD.state.bodies])
+    """Whether indices are checked when the program runs; those in conditions of loops are not, and
+    those in bodies of `fgrad.lax`, which clip."""
+    if not config.check_bounds or any([body.decides for body in THREAD.state.bodies]):
+        return False
+    builder = innermost()
+    while builder is not None:
+        if builder.what in CLIPPING:
+            return False
+        builder = builder.outer
+    return True
 
 
 def item(x: Any, index: Any) -> Any:

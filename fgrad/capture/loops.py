@@ -81,8 +81,10 @@ def for_(
 
 
 def _why(error: Exception) -> str:
-    text = getattr(error, "headline", None) or str(error)
-    return text.split("\n")[0]
+    """The reason in one line: that of a card, or an error's first line."""
+    rows = getattr(error, "rows", ())
+    reason = next((text for label, text in rows if label == "why"), "")
+    return reason or str(error).split("\n")[0]
 
 
 def _run_each(

@@ -17,6 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeAlias
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.Lambda"
+NAME = "function_"  # of what is compiled, so that its own name is that of the user's function
 _FUTURE = 0x1FF0000  # the flags of `from __future__ import`
 
 
@@ -94,10 +95,9 @@ def function_of(node: FunctionNode) -> ast.FunctionDef:
     )
     if isinstance(node, ast.Lambda):
         body: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node.body)]
-        name = "lambda_"
     else:
-        body, name = node.body, node.name
-    made = definition(name, plain, body)
+        body = node.body
+    made = definition(NAME, plain, body)
     ast.copy_location(made, node)
     return made
 

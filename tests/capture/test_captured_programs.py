@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captured_programs import PROGRAMS, X
+from captured_programs import (
+    PROGRAMS,
+    X,
+    cholesky,
+    newton,
+    product,
+    roots,
+    rows_are_written,
+    smooth,
+    swapped_buffers,
+)
 
 import fgrad
 from fgrad import tree
@@ -173,6 +183,14 @@ def test_unrolled_by_hand() -> None:
         return x
 
     np.testing.assert_allclose(fgrad.jit(halves)(X), halves(X))
+
+
+@pytest.mark.parametrize(
+    "program", [smooth, newton, product, swapped_buffers, roots, cholesky, rows_are_written]
+)
+def test_loops_are_not_written_out(program: Callable[..., Any]) -> None:
+    text = fgrad.explain_capture(program)(*fresh(program))
+    assert "rolled:" in text and "unrolled" not in text
 
 
 def test_explained() -> None:
