@@ -18,7 +18,7 @@ from fgrad.config import config
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.bounds import checking
 from fgrad.numpy.promote import weakened
-from fgrad.numpy.views import is_part
+from fgrad.numpy.views import is_basic
 from fgrad.trace import Tracer, concrete, innermost
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
@@ -109,7 +109,7 @@ def item(x: Any, index: Any) -> Any:
 
 def own_part(out: Any, index: Any) -> Any:
     """A part of a plain array, into which no traced values can be written."""
-    if isinstance(out, Tracer) and out.shape and is_part(index):
+    if isinstance(out, Tracer) and out.shape and is_basic(index):
         is_some(out, [out.handle()], "the element of an array from outside")
     return out
 

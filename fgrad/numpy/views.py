@@ -59,44 +59,14 @@ def get_view(x: Tracer, index: Any) -> Value | Masked:
         if memory is None and not x.shape:  # a number, of which NumPy makes a new array
             keep_memory(out)
         elif memory is None or key_of_view(x) is not FLAT:
-            link(x, out, _Indexed(x, _kept(index)))
+            view = _Indexed(x, _kept(index))
+            link(x, out, view)
+            if out.builder is not x.builder and out.shape and out.memory is None:
+                out.memory = view  # of a trace inside: a write into it is one into `x`
+                memory_of(root_of(x)).add(out)
     elif out is x:
         out = x.twin()  # `x[()]` of rank 0 is a number
-    elif type(out) is Tracer and out.shape and is_part(index) and key_of_view(x) is not FLAT:
-        _link_part(x, out, index)
     return out
-
-
-def is_part(index: Any) -> bool:
-    """Whether an index has traced places, and NumPy would give a view: `x[i]`, `x[i, 1:]`."""
-    parts = index if type(index) is tuple else (index,)
-    return all([_is_place(part) or is_basic(part) for part in parts])
-
-
-def _is_place(part: object) -> bool:
-    return type(part) is Tracer and part.shape == () and part.dtype.kind in "iu"
-
-
-def _link_part(x: Tracer, out: Tracer, index: Any) -> None:
-    """Make a part at a traced place a view, also in a trace inside of that of the array."""
-    parts = index if type(index) is tuple else (index,)
-    out.memory = _Part(x, tuple([p.handle() if type(p) is Tracer else p for p in parts]))
-    memory_of(root_of(x)).add(out)
-
-
-class _Part(View):
-    """base[index], where parts of the index are traced."""
-
-    __slots__ = ()
-
-    def read(self, base: Tracer) -> Value:
-        return getitem(base, self.key)
-
-    def write(self, base: Value, value: Value) -> Value:
-        return update(base, self.key, value, "set")
-
-    def move(self, array: np.ndarray) -> np.ndarray:
-        return array[tuple([0 if type(part) is Tracer else part for part in self.key])]  # type: ignore[attr-defined]
 
 
 class _Indexed(View):
