@@ -26,6 +26,7 @@ from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Program
 from fgrad.numpy.promote import as_array
 from fgrad.trace import Tracer, Value, trace
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp, vjp
 from fgrad.transforms.core.wrap import as_value, check_callable, function_name, named_like
 from fgrad.transforms.grad import grad
@@ -229,7 +230,7 @@ class _Flat:
             start += a.size
         given = tree.unflatten(self.rest_tree, rest)
         given.insert(self.position, tree.unflatten(self.treedef, parts))
-        return fun(*given)
+        return user_form(fun)(*given)
 
     def flat(self, x: Value, rest: Sequence[Value]) -> Value:
         """The result as one vector."""

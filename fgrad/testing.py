@@ -21,6 +21,7 @@ from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import as_array
 from fgrad.trace import Value, concrete
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp, linearize, vjp
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import PyTree
@@ -84,7 +85,7 @@ def check_grads(
         whole = list(leaves)
         for i, x in zip(free, xs, strict=True):
             whole[i] = x
-        outs = tree.leaves(f(*tree.unflatten(treedef, whole)))
+        outs = tree.leaves(user_form(f)(*tree.unflatten(treedef, whole)))
         return [y for y in outs if as_array(y).dtype.kind in "fc"]
 
     flat.__name__ = name

@@ -26,6 +26,7 @@ from fgrad.numpy.promote import as_array, convert
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
 from fgrad.trace import concrete
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lowered
 from fgrad.transforms.checkpoint.scan import lengths_of, saving_scan
 from fgrad.transforms.vmap import vmap
@@ -190,8 +191,8 @@ def _bounded(
     start = (INT64.type(0), init)
     _, last = _while(
         "while_loop",
-        lambda s: np.logical_and(s[0] < most, cond_fun(s[1])),
-        lambda s: (s[0] + 1, body_fun(s[1])),
+        lambda s: np.logical_and(s[0] < most, user_form(cond_fun)(s[1])),
+        lambda s: (s[0] + 1, user_form(body_fun)(s[1])),
         start,
         most,
     )
@@ -255,13 +256,15 @@ def fori_loop(
         return _while(
             "fori_loop",
             lambda s: s[0] < s[1],
-            lambda s: (s[0] + 1, s[1], body_fun(s[0], s[2])),
+            lambda s: (s[0] + 1, s[1], user_form(body_fun)(s[0], s[2])),
             start,
             None,
         )[2]
     count = max(int(last) - int(first), 0)
     init = leaves_of((INT64.type(int(first)), init_val), "the value of fori_loop")
-    body, init = _carry_body(lambda s: (s[0] + 1, body_fun(s[0], s[1])), init, [], "fori_loop")
+    body, init = _carry_body(
+        lambda s: (s[0] + 1, user_form(body_fun)(s[0], s[1])), init, [], "fori_loop"
+    )
     parts = split_carry(body, init.values)
     program, consts = parts.body(body.program, len(body.captured)), parts.consts(body.captured)
     results = parts.results(bind_scan(program, count, False, consts, parts.carry, []))
@@ -283,7 +286,7 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, batch_size: int | None = None
         array([0., 1., 4.])
     """
     if batch_size is None:
-        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+        return scan(lambda _, x: (None, user_form(f)(x)), None, xs)[1]
     length, size = _length(leaves_of(xs, "an item of map"), None), int(batch_size)
     if size < 1:
         raise ArgumentError(f"lax.map: batch_size={batch_size}; it must be positive.")
@@ -328,7 +331,7 @@ def associative_scan(
     while step < length:
         before = tree.unflatten(treedef, [x[:-step] for x in arrays])
         after = tree.unflatten(treedef, [x[step:] for x in arrays])
-        joined = tree.leaves(fn(before, after))
+        joined = tree.leaves(user_form(fn)(before, after))
         arrays = [np.concatenate([x[:step], y]) for x, y in zip(arrays, joined, strict=True)]
         step *= 2
     arrays = [np.flip(x, 0) for x in arrays] if reverse else arrays

@@ -24,6 +24,7 @@ from fgrad.numpy.promote import (
     shape_of,
 )
 from fgrad.trace import Value, concrete
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import through
 from fgrad.tracing.on_device import device_among
 from fgrad.transforms.vmap import vmap
@@ -41,7 +42,7 @@ def apply_along_axis(
     lead = lanes.shape[:-1]
     if not math.prod(lead):
         raise ArgumentError("Cannot apply_along_axis when any iteration dimensions are 0")
-    results = [as_array(func1d(lanes[i], *args, **kwargs)) for i in np.ndindex(*lead)]
+    results = [as_array(user_form(func1d)(lanes[i], *args, **kwargs)) for i in np.ndindex(*lead)]
     joined = stack(results)
     joined = reshape(joined, (*lead, *joined.shape[1:]))
     inner = len(joined.shape) - len(lead)
@@ -55,7 +56,7 @@ def apply_over_axes(func: Callable[[Value, int], Value], a: ArrayLike, axes: Sha
     x = as_array(a)
     for i in axes if isinstance(axes, (tuple, list)) else (axes,):
         axis = normalize_axis(i, max(len(x.shape), 1))
-        y = func(x, axis)
+        y = user_form(func)(x, axis)
         x = y if len(y.shape) == len(x.shape) else np.expand_dims(y, axis)
     return x
 
@@ -109,7 +110,7 @@ class vectorize:
             for i, part in zip(places, parts, strict=False):
                 given[i] = part
             named = dict(zip(names, parts[len(places) :], strict=True))
-            return self.pyfunc(*given, **{**kwargs, **named})
+            return user_form(self.pyfunc)(*given, **{**kwargs, **named})
 
         outs = _over_elements(call, values, self._cores(len(values)))
         if self.otypes is not None:

@@ -21,6 +21,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.ir.aval import Aval
 from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, real, refuse_options
 from fgrad.trace import Value
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.grad import grad
@@ -70,7 +71,9 @@ def _applied(fun: Function, args: PyTree) -> Function:
     rest = arguments(args)
 
     def applied(x: ArrayLike) -> Value:
-        return real(fun(x, *rest), f"The function {function_name(fun)} of scipy.optimize")
+        return real(
+            user_form(fun)(x, *rest), f"The function {function_name(fun)} of scipy.optimize"
+        )
 
     applied.__name__ = function_name(fun)
     return applied

@@ -26,6 +26,7 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._host import at_once
 from fgrad.scipy._quadrature import dblquad, nquad, quad  # noqa: F401 - SciPy's names
 from fgrad.trace import Value, innermost
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import vjp
 from fgrad.transforms.custom.implicit import closure_convert
 from fgrad.transforms.custom.vjp import custom_vjp
@@ -277,7 +278,7 @@ def odeint(
         return plain.odeint(
             func, y0, t, args, rtol=rtol, atol=atol, mxstep=mxstep, tfirst=tfirst, **options
         )
-    field = (lambda y, t, *a: func(t, y, *a)) if tfirst else func
+    field = (lambda y, t, *a: user_form(func)(t, y, *a)) if tfirst else func
     tolerance = 1.49012e-8
     steps = mxstep or (100_000 if adjoint else 500)
     control = Control(
@@ -354,7 +355,7 @@ def solve_ivp(
         middle = inexact(as_operand(t_eval))
         ts, inner = np.concatenate([np.reshape(ends[0], (1,)), middle]), slice(1, None)
     control = Control(rtol, atol, 100_000 if adjoint else 500, not adjoint)
-    ys = _solution(lambda y, t, *a: fun(t, y, *a), y0, ts, args, control)
+    ys = _solution(lambda y, t, *a: user_form(fun)(t, y, *a), y0, ts, args, control)
     ys = np.transpose(ys[inner])
     return OdeSolution(ts[inner], ys, np.all(np.isfinite(ys)))
 
@@ -375,7 +376,9 @@ def _steps_of_scipy(
             lambda t, y: field((np.float64(t), y)), span, y, rtol=rtol, atol=atol
         ).t
 
-    found = at_once(solver, lambda x: fun(x[0], x[1], *args), (np.float64(0.5), start), ends, start)
+    found = at_once(
+        solver, lambda x: user_form(fun)(x[0], x[1], *args), (np.float64(0.5), start), ends, start
+    )
     if found is None:
         raise ArgumentError(
             "solve_ivp needs t_eval where values are not known while tracing.",

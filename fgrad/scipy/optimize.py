@@ -42,6 +42,7 @@ from fgrad.scipy._solvers import (  # noqa: F401 - SciPy's names
     toms748,
 )
 from fgrad.trace import Value
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
@@ -242,7 +243,7 @@ def least_squares(
         refuse_options("scipy.optimize.least_squares", _not_linear(options))
 
         def residuals_of(x: Value) -> PyTree:
-            return fun(x, *args, **keywords)
+            return user_form(fun)(x, *args, **keywords)
 
         def find(
             f: Function, x: Value, ends: tuple[ArrayLike, ArrayLike]
@@ -308,7 +309,7 @@ def _fit(
     scale = 1.0 if sigma is None else sigma
 
     def residuals(p: Value) -> Value:
-        return (f(xdata, *[p[k] for k in range(start.shape[0])]) - ydata) / scale
+        return (user_form(f)(xdata, *[p[k] for k in range(start.shape[0])]) - ydata) / scale
 
     p, r, _ = least_squares(residuals, start)
     jac = jacfwd(residuals)(p)
@@ -322,7 +323,9 @@ def _columns(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """The Jacobian of f(x, *params) in the parameters."""
 
     def jac(x: ArrayLike, *params: ArrayLike) -> PyTree:
-        return jacfwd(lambda p: f(x, *[p[k] for k in range(len(params))]))(np.stack(params))
+        return jacfwd(lambda p: user_form(f)(x, *[p[k] for k in range(len(params))]))(
+            np.stack(params)
+        )
 
     return jac
 

@@ -19,6 +19,7 @@ from fgrad.errors import ArgumentError
 from fgrad.ir.primitive import Refusal
 from fgrad.ops.elementwise import convert_p, select_p, stop_gradient_p
 from fgrad.trace import Builder, Tracer, Value, concrete
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.record import Record
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 from fgrad.typing import PyTree
@@ -80,7 +81,7 @@ def explain_zero(fun: Callable[..., PyTree], *args: PyTree) -> Explanation:
             inputs = [
                 builder.input(v, weak=is_weak(x)) for v, x in zip(values, leaves, strict=True)
             ]
-            out = fun(tree.unflatten(treedef, inputs), *args[1:])
+            out = user_form(fun)(tree.unflatten(treedef, inputs), *args[1:])
             reached = {
                 x.index for x in tree.leaves(out) if type(x) is Tracer and x.builder is builder
             }

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import fgrad
 from fgrad import errors, lax
+from fgrad.config import config
 
 RNG = np.random.default_rng(7)
 W, C, X = RNG.normal(size=(3, 3)), RNG.normal(size=3), RNG.normal(size=(5, 3))
@@ -209,7 +210,7 @@ def test_cards() -> None:
         lax.scan(lambda c, x: (c, x), 0.0, (np.zeros(2), np.zeros(3)))
     with pytest.raises(errors.DtypeError, match="branches"):
         lax.cond(True, lambda x: x, lambda x: x.astype(np.float32), np.zeros(2))
-    with pytest.raises(errors.TracedBoolError):
+    with config.override(capture=False), pytest.raises(errors.TracedBoolError):
         lax.fori_loop(0, 3, lambda i, x: x if i > 1 else -x, 1.0)
 
 

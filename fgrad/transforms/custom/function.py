@@ -18,6 +18,7 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import Orders
 from fgrad.ops.elementwise import convert
 from fgrad.trace import Tracer, Value
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.closure_capture import settled
 from fgrad.transforms.core.outer_context import is_value
 from fgrad.transforms.core.wrap import as_value, check_callable, function_name, is_weak
@@ -226,7 +227,7 @@ def described(x: object) -> str:
 def called(rule: Callable[..., PyTree], what: str, takes: str, *args: PyTree) -> PyTree:
     """The result of a user's rule; a card if it does not take these arguments."""
     try:
-        return settled(rule(*args))
+        return settled(user_form(rule)(*args))
     except TypeError:
         try:
             inspect.signature(rule).bind(*args)

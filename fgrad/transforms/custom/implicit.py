@@ -21,6 +21,7 @@ from fgrad.ir.traits import Holds
 from fgrad.ops.elementwise import neg, stop_gradient, sub
 from fgrad.ops.families import batch_first
 from fgrad.trace import Value, bind, run
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.control.common import split_list
 from fgrad.transforms.core.derived_programs import derived_program, jvp_program, zeros_of
@@ -72,7 +73,7 @@ def closure_convert(
     """
     values, treedef, weak = _leaves(example_args)
     traced = trace_beneath(
-        lambda *xs: fun(*tree.unflatten(treedef, xs)),
+        lambda *xs: user_form(fun)(*tree.unflatten(treedef, xs)),
         values, function_name(fun), "closure_convert", weak, known=False,
     )  # fmt: skip
     consts, program = list(traced.captured), traced.program
@@ -137,7 +138,7 @@ def custom_linear_solve(
         transpose_solve = solve
 
     def operator(*xs: Value) -> PyTree:
-        return matvec(*tree.unflatten(treedef, xs))
+        return user_form(matvec)(*tree.unflatten(treedef, xs))
 
     mv = trace_beneath(operator, values, function_name(matvec), "matvec", weak, known=False)
     _check_operator(mv, matvec, treedef, values)
@@ -150,7 +151,7 @@ def custom_linear_solve(
                 outs = run(program, [*inputs[:n_m], *leaves])
                 return tree.unflatten(tree.structure(x), outs)
 
-            out = solver(apply, *tree.unflatten(treedef, inputs[n_m:]))
+            out = user_form(solver)(apply, *tree.unflatten(treedef, inputs[n_m:]))
             return out if has_aux else (out, None)
 
         flags = [False] * n_m + weak
@@ -365,7 +366,7 @@ def custom_root(
         def of_unknown(x: PyTree) -> PyTree:
             return converted(x, *consts)
 
-        return solve(of_unknown, guess)
+        return user_form(solve)(of_unknown, guess)
 
     @root.defjvp
     def _(primals: PyTree, tangents: PyTree) -> PyTree:

@@ -30,6 +30,7 @@ from fgrad.ir.traits import Host
 from fgrad.ops.families import batch_first, zeros_like
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Value, bind, run, trace
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.control.chunks import cut, map_chunks
 from fgrad.transforms.core.derived_programs import batched_program
 from fgrad.transforms.core.linearize import jvp
@@ -168,7 +169,7 @@ class CustomPrimitive:
         assert fun is not None
 
         def flat(*xs: Value) -> list[Value]:
-            return [as_value(y) for y in tree.leaves(fun(*xs, **settings))]
+            return [as_value(y) for y in tree.leaves(user_form(fun)(*xs, **settings))]
 
         return trace(flat, [a.strong() for a in avals], self.name, "primitive").program
 
@@ -346,7 +347,7 @@ def _push(
         found = bind(owner.prim, *given, settings=Settings(owner, settings))
         return tuple(found)
     out = outs[0] if owner.single(primals, settings) else tuple(outs)
-    found = owner.jvp_rule(tuple(primals), tuple(tangents), out, **settings)
+    found = user_form(owner.jvp_rule)(tuple(primals), tuple(tangents), out, **settings)
     parts = found if is_tuple_like(found) else (found,)
     if len(parts) != len(outs):
         raise _misfit(
@@ -384,7 +385,7 @@ def _push_composed(
         given = list(primals)
         for k, x in zip(where, xs, strict=True):
             given[k] = x
-        return tuple(tree.leaves(fun(*given, **settings)))
+        return tuple(tree.leaves(user_form(fun)(*given, **settings)))
 
     moved = tuple([tangents[k] for k in where])
     return jvp(restricted, tuple([primals[k] for k in where]), moved)[1]

@@ -22,6 +22,7 @@ from fgrad.ops.reduce import reduce_sum
 from fgrad.ops.selected import plain
 from fgrad.ops.shape import move_axis
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.capturing import user_form
 from fgrad.transforms.control.common import known_values
 from fgrad.transforms.core.derived_programs import zeros_of
 from fgrad.transforms.core.linear import check_linear
@@ -268,7 +269,7 @@ class VjpRules(UserRules, ReverseRules):
     def try_rule(self, inputs: Sequence[Tracer], builder: Builder) -> None:
         """Run `fwd`, and `bwd` with unknown cotangents."""
         assert self.owner.fwd is not None
-        out, residuals = self.owner.fwd(*self.split.whole(inputs))
+        out, residuals = user_form(self.owner.fwd)(*self.split.whole(inputs))
 
         def unknown(y: object) -> Tracer:
             return builder.input(None, aval_of(y).strong())

@@ -172,7 +172,9 @@ class VmapRules(UserRules):
         def flat(*inputs: Value) -> PyTree:
             in_batched = list(tree.unflatten(treedef, flags))
             with self.standing(inputs[:n]):
-                found = settled(rule(size, in_batched, *tree.unflatten(treedef, inputs[n:])))
+                found = settled(
+                    user_form(rule)(size, in_batched, *tree.unflatten(treedef, inputs[n:]))
+                )
             if not (is_tuple_like(found) or is_list(found)) or len(found) != 2:
                 raise self.refuse(
                     "must return a pair (result, which parts are batched)",
