@@ -16,11 +16,7 @@ HASH = "TypeError: a tracer has no hash"
 
 KNOWN: dict[str, str] = {
     "arrays.index_out_of_bounds": BOUNDS,
-    "arrays.loop_runs_out_of_bounds": BOUNDS,
-    "arrays.loop_writes_out_of_bounds": BOUNDS,
-    "arrays.second_index_out_of_bounds": BOUNDS,
     "arrays.write_out_of_bounds": BOUNDS,
-    "carries.index_error_ends_a_loop": BOUNDS,
     "buffers.dictionary_counts": HASH,
     "buffers.set_of_elements": HASH,
     "buffers.shape_is_assigned": "AttributeError",

@@ -279,3 +279,41 @@ def targets_are_starred(x):
     for a, *b in [(1.0, 2.0, 3.0), (x, x, 5.0, 6.0)]:
         s += a * len(b) + b[-1]
     return s, b
+
+
+@case(A([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 7)
+@case(A([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 1)
+def row_of_a_turn_is_written(m, n):
+    for i in range(n):
+        row = m[i % 3]
+        row *= 0.9
+        row[:1] += i
+    return m
+
+
+@case(A([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 7)
+def row_of_a_turn_is_written_and_kept(m, n):
+    for i in range(n):
+        row = m[i % 3]
+        row *= 0.9
+    m[0] += 1.0
+    return m, row
+
+
+@case(A([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+def row_of_the_last_turn_is_written(m):
+    for i in range(7):
+        row = m[i % 3]
+    m[0] = 5.0
+    row[1] = 7.0
+    return m, row
+
+
+@case(A([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 2)
+def row_at_an_argument_is_a_view(m, k):
+    row, part = m[k], m[k - 1, 1:]
+    row *= 2.0
+    part[-1] += row[0]
+    m[k, 0] = 9.0
+    k += 1
+    return m, row, part
