@@ -185,8 +185,8 @@ def _watch_index(i: Value, axis: int, length: int) -> None:
 
 @contextmanager
 def nans(infs: bool = True) -> Iterator[None]:
-    """Raise where an operation makes a NaN of numbers that are none, or an infinity of finite
-    numbers, forward or backward.
+    """Raise where an operation, forward or backward, produces a NaN from operands without one, or
+    an infinity from finite operands.
 
     Compiled functions run equation by equation meanwhile, and all threads are watched.
 
@@ -203,7 +203,7 @@ def nans(infs: bool = True) -> Iterator[None]:
         ...         fgrad.grad(lambda x: np.sqrt(x) * 0.0)(-1.0)
         ... except FloatingPointError as error:
         ...     print(str(error).splitlines()[0])
-        sqrt made a NaN.
+        sqrt produced a NaN.
     """
     with ExitStack() as stack:
         stack.enter_context(_NAN_WATCH.block())
@@ -280,20 +280,20 @@ def _checked(prim: Primitive, evaluate: Callable[..., PyTree]) -> Callable[..., 
 
 
 class _Kind(NamedTuple):
-    """What is looked for: in which numbers it is, and which operands may make it."""
+    """What is looked for in results, and which operands excuse it."""
 
     what: str
     short: str
-    test: Callable[[PyTree], PyTree]
-    may: Callable[[PyTree], PyTree]
+    test: Callable[[PyTree], PyTree]  # of the elements of a result
+    cause: Callable[[PyTree], PyTree]  # of the elements of an operand
 
     def found(self, x: object) -> bool:
         """Whether it is in a result."""
         return _has_floats(x) and bool(self.test(x).any())
 
     def excuses(self, x: object) -> bool:
-        """Whether an operand has what makes it."""
-        return _has_floats(x) and bool(np.any(self.may(x)))
+        """Whether an operand explains it, so that this operation is not where it began."""
+        return _has_floats(x) and bool(np.any(self.cause(x)))
 
 
 NAN = _Kind("a NaN", "NaN", np.isnan, np.isnan)
@@ -321,7 +321,7 @@ def _nan_error(prim: Primitive, operands: Sequence[Value], out: Value, kind: _Ki
     rows.append(("write", "np.where(safe, x, 1.0) around the operand, and around the result"))
     if kind is INFINITY:
         rows.append(("write", "fgrad.debug.nans(infs=False)    if infinities are what you want"))
-    return NanError(f"{prim.name} made {kind.what}.", rows)
+    return NanError(f"{prim.name} produced {kind.what}.", rows)
 
 
 def _summary(x: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""L0. Pytrees: nested containers of arrays, by `optree`; `None` is an empty tree, as in JAX.
+"""L0. Pytrees: nested containers of arrays, flattened by `optree`; `None` is an empty tree.
 
 Register dataclasses with `fgrad.tree.dataclass` and other classes with `register_node`.
 """
@@ -65,8 +65,8 @@ def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
 
 
 def exact(treedef: TreeDef) -> Hashable:
-    """A structure as a key that also tells the keys 1, True, 1.0 and -0.0 apart, and the constant
-    parts of containers, which Python calls equal.
+    """A structure as a cache key that distinguishes what Python compares as equal: dictionary keys
+    such as 1, True and 1.0, and the static parts of containers.
 
     Example:
         >>> one, true = structure({1: 0.0}), structure({True: 0.0})
@@ -75,13 +75,16 @@ def exact(treedef: TreeDef) -> Hashable:
     """
     if not _is_ambiguous(treedef):
         return treedef
-    text = repr(treedef)
+    text = repr(treedef)  # with an address in it, it would tell equal structures apart
     return treedef if " at 0x" in text else (treedef, text)
 
 
 @lru_cache(maxsize=1024)
 def _is_ambiguous(treedef: TreeDef) -> bool:
-    """Whether an equal structure may have other types in it; the same for all equal ones."""
+    """Whether a structure may equal one with keys or static parts of other types.
+
+    Equal structures have the same answer, so that a cache by equality is right.
+    """
     kind = treedef.type
     if kind is None:
         return False
@@ -93,6 +96,7 @@ def _is_ambiguous(treedef: TreeDef) -> bool:
     return any([_is_ambiguous(child) for child in treedef.children()])
 
 
+# Types of which a value may equal one of another type.
 _EQUAL_KINDS = (int, float, complex, np.generic, tuple, frozenset)
 
 
@@ -117,12 +121,12 @@ def tuple_of(*treedefs: TreeDef) -> TreeDef:
 
 
 def is_leaf(x: object) -> bool:
-    """Whether a value is no container."""
+    """Whether a value is a leaf: neither a container nor None."""
     return optree.tree_is_leaf(x, namespace=NAMESPACE)
 
 
 def children(x: object) -> list[PyTree]:
-    """What stands in a container directly."""
+    """The children of a container, one level down."""
     return list(optree.tree_flatten_one_level(x, namespace=NAMESPACE)[0])
 
 
@@ -146,9 +150,9 @@ def reduce(fun: Callable[[PyTree, PyTree], PyTree], tree: PyTree, initial: objec
 
 
 def transpose(outer: TreeDef, inner: TreeDef | None, tree: PyTree) -> PyTree:
-    """Turn a tree of structure `outer` of `inner` trees inside out.
+    """Turn an `outer` tree of `inner` trees into an `inner` tree of `outer` trees.
 
-    If `inner` is None, it is the structure of the trees in `tree`, which must have one in common.
+    If `inner` is None, it is taken from the inner trees, which must have one structure in common.
 
     Example:
         >>> transpose(structure((0, 0)), None, ({"a": 1, "b": 2}, {"a": 3, "b": 4}))

@@ -1,6 +1,6 @@
 """L7. Random initial weights that preserve the variance of activations or gradients.
 
-With fan_in and fan_out the numbers of connections into and out of a unit:
+fan_in and fan_out are the numbers of connections into and out of a unit:
 
     lecun   variance 1 / fan_in                  (LeCun et al. 1998, section 4.6)
     glorot  variance 2 / (fan_in + fan_out)      (Glorot and Bengio 2010, eq. 16)
@@ -21,11 +21,11 @@ from fgrad.random.keys import Key
 from fgrad.trace import Value
 from fgrad.typing import DTypeLike
 
-Ints = tuple[int, ...]
+Shape = tuple[int, ...]
 
 
-def fans(shape: Ints, in_axis: int = -2, out_axis: int = -1) -> tuple[int, int]:
-    """fan_in and fan_out of weights: the other axes are the window of a convolution.
+def fans(shape: Shape, in_axis: int = -2, out_axis: int = -1) -> tuple[int, int]:
+    """fan_in and fan_out of weights; axes besides the two are the window of a convolution.
 
     Raises:
         ShapeError: if there are fewer than two axes.
@@ -39,16 +39,16 @@ def fans(shape: Ints, in_axis: int = -2, out_axis: int = -1) -> tuple[int, int]:
             f"nn: weights of shape {shape} have no fans: two axes are needed.", user_line()
         )
     i, o = normalize_axis(in_axis, len(shape)), normalize_axis(out_axis, len(shape))
-    window = math.prod([n for a, n in enumerate(shape) if a not in (i, o)])
+    window = math.prod([n for axis, n in enumerate(shape) if axis not in (i, o)])
     return shape[i] * window, shape[o] * window
 
 
-def _normal(key: Key, shape: Ints, dtype: DTypeLike | None, variance: float) -> Value:
+def _normal(key: Key, shape: Shape, dtype: DTypeLike | None, variance: float) -> Value:
     x = random.normal(key, shape, dtype)
     return mul(x, lit(x, math.sqrt(variance)))
 
 
-def _uniform(key: Key, shape: Ints, dtype: DTypeLike | None, variance: float) -> Value:
+def _uniform(key: Key, shape: Shape, dtype: DTypeLike | None, variance: float) -> Value:
     """Uniform in [-a, a), where a^2 = 3 variance."""
     limit = math.sqrt(3 * variance)
     u = random.uniform(key, shape, dtype)
@@ -57,12 +57,12 @@ def _uniform(key: Key, shape: Ints, dtype: DTypeLike | None, variance: float) ->
 
 def glorot_normal(
     key: Key,
-    shape: Ints,
+    shape: Shape,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
     out_axis: int = -1,
 ) -> Value:
-    """Normal numbers of variance 2 / (fan_in + fan_out).
+    """Weights from a normal distribution of variance 2 / (fan_in + fan_out).
 
     Arguments:
         key: a key of `fgrad.random`.
@@ -84,12 +84,12 @@ def glorot_normal(
 
 def glorot_uniform(
     key: Key,
-    shape: Ints,
+    shape: Shape,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
     out_axis: int = -1,
 ) -> Value:
-    """Uniform numbers of variance 2 / (fan_in + fan_out); arguments as for `glorot_normal`.
+    """Uniformly distributed weights of variance 2 / (fan_in + fan_out); see `glorot_normal`.
 
     Example:
         >>> from fgrad import random
@@ -101,12 +101,12 @@ def glorot_uniform(
 
 def he_normal(
     key: Key,
-    shape: Ints,
+    shape: Shape,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
     out_axis: int = -1,
 ) -> Value:
-    """Normal numbers of variance 2 / fan_in, for relu; arguments as for `glorot_normal`.
+    """Normal weights of variance 2 / fan_in, for relu; arguments as for `glorot_normal`.
 
     Example:
         >>> from fgrad import random
@@ -118,12 +118,12 @@ def he_normal(
 
 def he_uniform(
     key: Key,
-    shape: Ints,
+    shape: Shape,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
     out_axis: int = -1,
 ) -> Value:
-    """Uniform numbers of variance 2 / fan_in; arguments as for `glorot_normal`.
+    """Uniform weights of variance 2 / fan_in; arguments as for `glorot_normal`.
 
     Example:
         >>> from fgrad import random
@@ -135,12 +135,12 @@ def he_uniform(
 
 def lecun_normal(
     key: Key,
-    shape: Ints,
+    shape: Shape,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
     out_axis: int = -1,
 ) -> Value:
-    """Normal numbers of variance 1 / fan_in; arguments as for `glorot_normal`.
+    """Normal weights of variance 1 / fan_in; arguments as for `glorot_normal`.
 
     Example:
         >>> from fgrad import random
@@ -152,12 +152,12 @@ def lecun_normal(
 
 def lecun_uniform(
     key: Key,
-    shape: Ints,
+    shape: Shape,
     dtype: DTypeLike | None = np.float64,
     in_axis: int = -2,
     out_axis: int = -1,
 ) -> Value:
-    """Uniform numbers of variance 1 / fan_in; arguments as for `glorot_normal`.
+    """Uniform weights of variance 1 / fan_in; arguments as for `glorot_normal`.
 
     Example:
         >>> from fgrad import random

@@ -1,4 +1,4 @@
-"""L4. Elementwise functions composed of primitives, on operands that already agree.
+"""L4. Elementwise functions composed of primitives, on promoted and broadcast operands.
 
 Each is written so that its derivatives of every order come out of the primitives' rules, also where
 the function is evaluated at ties, zeros and infinities: the branch that is not taken is given
@@ -29,18 +29,18 @@ def to_bool(x: Value) -> Value:
     return x if x.dtype.kind == "b" else ew.ne(x, lit(x, 0))
 
 
-def integer_or(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
-    """Rounding: integers and bools are their own rounded values."""
+def rounding(function: Callable[[Value], Value]) -> Callable[[Value], Value]:
+    """A rounding function, extended by the identity to integers and bools."""
     return lambda x: function(x) if x.dtype.kind in "fcV" else x
 
 
-def never_or(function: Callable[[Value], Value], answer: bool) -> Callable[[Value], Value]:
-    """A test for NaN or infinity, whose answer is fixed for integers."""
+def float_test(function: Callable[[Value], Value], answer: bool) -> Callable[[Value], Value]:
+    """A test for NaN or infinity, extended by a constant `answer` to integers and bools."""
     return lambda x: function(x) if x.dtype.kind in "fcV" else traced_full(x, x.shape, answer, BOOL)
 
 
 def reciprocal(x: Value) -> Value:
-    """1 / x; for integers the quotient of C, which is 0 unless |x| is 1, and what it is at 0."""
+    """1 / x; for integers truncated, so 0 unless |x| is 1, and at 0 whatever NumPy returns."""
     if x.dtype.kind in "fcV":
         return ew.reciprocal(x)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -77,8 +77,8 @@ def _ignoring_nan(x: Value, y: Value, best: Callable[[Value, Value], Value]) -> 
 def modf(x: Value) -> tuple[Value, Value]:
     """Fractional and integral parts, both with the sign of x."""
     whole = ew.trunc(x)
-    endless = ew.copysign(lit(x, 0), x)
-    return select(ew.isinf(x), endless, ew.fmod(x, lit(x, 1))), whole
+    signed_zero = ew.copysign(lit(x, 0), x)
+    return select(ew.isinf(x), signed_zero, ew.fmod(x, lit(x, 1))), whole
 
 
 def divmod_(x: Value, y: Value) -> tuple[Value, Value]:
@@ -97,7 +97,7 @@ def positive(x: Value) -> Value:
 
 
 def absolute(x: Value) -> Value:
-    """|x|; for complex numbers the length, with slope 0 at 0."""
+    """|x|; for complex numbers the modulus, with derivative 0 at 0."""
     return modulus(x) if cx.is_complex(x) else ew.abs_(x)
 
 
@@ -108,25 +108,25 @@ def sign(x: Value) -> Value:
     re, im = cx.real(x), cx.imag(x)
     size = hypot(re, im)
     zero = ew.eq(size, lit(size, 0))
-    usable = select(zero, lit(size, 1), size)
-    unit = cx.complex_(ew.div(re, usable), ew.div(im, usable))
-    endless = cx.complex_(_direction(re), _direction(im))
-    both = ew.eq(ew.isinf(re), ew.isinf(im))
-    unit = select(ew.and_(ew.isinf(size), ew.not_(both)), endless, unit)
+    divisor = select(zero, lit(size, 1), size)
+    unit = cx.complex_(ew.div(re, divisor), ew.div(im, divisor))
+    axis = cx.complex_(_sign_of_infinity(re), _sign_of_infinity(im))
+    one_infinite = ew.ne(ew.isinf(re), ew.isinf(im))
+    unit = select(ew.and_(ew.isinf(size), one_infinite), axis, unit)
     return select(zero, lit(x, 0), unit)
 
 
-def _direction(x: Value) -> Value:
-    """The sign of an infinity, and 0 of a finite number."""
+def _sign_of_infinity(x: Value) -> Value:
+    """The sign of an infinity, and 0 for finite numbers and NaN."""
     return select(ew.isinf(x), ew.sign(x), lit(x, 0))
 
 
 def logical(function: Callable[..., Value]) -> Callable[..., Value]:
-    """A function of truth values, for operands of any dtype."""
+    """A function of bools, extended to operands of any dtype: what is not 0 is true."""
     return lambda *xs: function(*[to_bool(x) for x in xs])
 
 
-_TRUE_OF_LESS = (ew.lt, ew.le, ew.ne)
+_TRUE_IF_LESS = (ew.lt, ew.le, ew.ne)  # comparisons that hold for every x < y
 _MIRROR = {ew.lt: ew.gt, ew.le: ew.ge, ew.gt: ew.lt, ew.ge: ew.le, ew.eq: ew.eq, ew.ne: ew.ne}
 
 
@@ -140,14 +140,17 @@ def comparison(function: Callable[[Value, Value], Value]) -> Callable[[Value, Va
             return comparison(_MIRROR[function])(y, x)
         negative = ew.lt(x, lit(x, 0))
         answer = function(ew.convert(x, y.dtype), y)
-        return select(negative, np.bool_(function in _TRUE_OF_LESS), answer)
+        return select(negative, np.bool_(function in _TRUE_IF_LESS), answer)
 
     return compare
 
 
 def power(x: Value, n: Value) -> Value:
-    """x ** n; squares are products, complex roots and reciprocals what NumPy's `**` makes of them:
-    its `np.power` gives NaN at infinity."""
+    """x ** n as NumPy's `**` computes it, not its `np.power`.
+
+    They differ for constant n: squares are x * x, and complex powers of 0.5 and -1 are `sqrt` and
+    `reciprocal`, where `np.power` gives NaN at infinity.
+    """
     if isinstance(n, np.generic) and n == 2:
         return ew.mul(x, x)
     if isinstance(n, np.generic) and x.dtype.kind == "c" and n in (0.5, -1):

@@ -144,7 +144,7 @@ def _reduce_by_folding(
 
 def _present(ufunc: np.ufunc, x: Value, mask: Value | None) -> tuple[Value, Value]:
     """Which elements count, and the array with the others as the last of all."""
-    present = ew.not_(co.never_or(ew.isnan, False)(x))
+    present = ew.not_(co.float_test(ew.isnan, False)(x))
     if mask is not None:
         present = ew.and_(present, mask)
     last = _WITHOUT_NAN[ufunc][2]

@@ -77,12 +77,12 @@ _PYTHON: dict[str, Function] = {
 }  # fmt: skip
 # Compositions, and primitives whose integer forms differ from the float ones.
 COMPOSED: dict[str, tuple[Function, Function | None]] = {
-    "floor": (co.integer_or(ew.floor), ew.floor),
-    "ceil": (co.integer_or(ew.ceil), ew.ceil),
-    "trunc": (co.integer_or(ew.trunc), ew.trunc),
-    "isnan": (co.never_or(ew.isnan, False), ew.isnan),
-    "isinf": (co.never_or(ew.isinf, False), ew.isinf),
-    "isfinite": (co.never_or(ew.isfinite, True), ew.isfinite),
+    "floor": (co.rounding(ew.floor), ew.floor),
+    "ceil": (co.rounding(ew.ceil), ew.ceil),
+    "trunc": (co.rounding(ew.trunc), ew.trunc),
+    "isnan": (co.float_test(ew.isnan, False), ew.isnan),
+    "isinf": (co.float_test(ew.isinf, False), ew.isinf),
+    "isfinite": (co.float_test(ew.isfinite, True), ew.isfinite),
     "invert": (ew.not_, None),
     "logical_not": (co.logical(ew.not_), None),
     "logical_and": (co.logical(ew.and_), None),

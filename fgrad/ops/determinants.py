@@ -51,11 +51,11 @@ def _(
 ) -> tuple[Value | None, Value]:
     """d log |det a| + i d(phase) = tr(a^-1 da) [G, 2.2.4]."""
     (a,), (da,) = primals, tangents
-    slope = reduce_sum(diagonal(solve(a, da)), (len(a.shape) - 2,))
+    d_log_det = reduce_sum(diagonal(solve(a, da)), (len(a.shape) - 2,))
     if not is_complex(a):
-        return None, slope
-    turn = imag(slope)
-    return mul(outs[0], complex_(lit(turn, 0), turn)), real(slope)
+        return None, d_log_det
+    d_phase = imag(d_log_det)
+    return mul(outs[0], complex_(lit(d_phase, 0), d_phase)), real(d_log_det)
 
 
 def _pull_slogdet(
@@ -68,9 +68,9 @@ def _pull_slogdet(
     """ct_a = w a^-T with w = ct_log, for complex a ct_log + i im(sign ct_sign)."""
     (a,), (ct_sign, ct_log) = values, cts
     if is_complex(a):
-        turn = None if ct_sign is None else imag(mul(outs[0], ct_sign))
+        ct_phase = None if ct_sign is None else imag(mul(outs[0], ct_sign))
         ct_log = lit(outs[1], 0) if ct_log is None else ct_log
-        ct_log = to_complex(ct_log) if turn is None else complex_(ct_log, turn)
+        ct_log = to_complex(ct_log) if ct_phase is None else complex_(ct_log, ct_phase)
     if ct_log is None:
         return [None]
     return [mul(solve(a, identity_like(a), True), per_matrix(ct_log, a.shape))]
@@ -82,7 +82,7 @@ batch_leading(slogdet_p)
 
 
 def slogdet(a: Value) -> tuple[Value, Value]:
-    """The sign (or phase) of the determinant, and the logarithm of its size."""
+    """The sign (or phase) of the determinant, and the logarithm of its absolute value."""
     return bind(slogdet_p, a)
 
 
@@ -104,7 +104,7 @@ det_p.evaluate(np.linalg.det)
 @det_p.jvp
 def _(primals: Sequence[Value], tangents: Sequence[Value], out: Value) -> Value:
     """d det a = sum(cofactor(a) da): Jacobi's formula."""
-    return _pairing(cofactor(primals[0]), tangents[0])
+    return _inner_product(cofactor(primals[0]), tangents[0])
 
 
 def _pull_det(
@@ -117,7 +117,8 @@ def _pull_det(
 det_p.pullback = _pull_det
 
 
-def _pairing(a: Value, b: Value) -> Value:
+def _inner_product(a: Value, b: Value) -> Value:
+    """sum(a * b) of each pair of matrices."""
     n = len(a.shape)
     return reduce_sum(mul(a, b), (n - 2, n - 1))
 
@@ -130,8 +131,9 @@ def _(a: Aval) -> Aval:
 
 @cofactor_p.evaluate
 def _(a: np.ndarray) -> np.ndarray:
-    """conj(u) diag(products of all other singular values) v^T det(u v^H), from a = u s v^H; where
-    all matrices are far from singular, det(a) a^-T, which takes a fifth of the time."""
+    """det(a) a^-T if all matrices are well conditioned, else by singular values, which takes five
+    times as long: with a = u diag(s) v^H and p[i] the product of all s but s[i], it is
+    conj(u) diag(p) v^T det(u v^H)."""
     by_inverse = _by_inverse(a)
     if by_inverse is not None:
         return by_inverse
@@ -140,8 +142,8 @@ def _(a: np.ndarray) -> np.ndarray:
     before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)
     after = np.cumprod(np.concatenate([one, s[..., :0:-1]], -1), -1)[..., ::-1]
     phase = np.linalg.det(u) * np.linalg.det(vh)
-    others = (before * after * phase[..., None])[..., None, :]
-    return np.matmul(np.conjugate(u) * others, np.conjugate(vh)).astype(a.dtype, copy=False)
+    products = (before * after * phase[..., None])[..., None, :]
+    return np.matmul(np.conjugate(u) * products, np.conjugate(vh)).astype(a.dtype, copy=False)
 
 
 def _by_inverse(a: np.ndarray) -> np.ndarray | None:
@@ -153,26 +155,26 @@ def _by_inverse(a: np.ndarray) -> np.ndarray | None:
         inverse = np.linalg.inv(a)
     except np.linalg.LinAlgError:
         return None
-    condition = _largest_sum(a) * _largest_sum(inverse)
+    condition = _infinity_norm(a) * _infinity_norm(inverse)
     if not (condition * np.finfo(a.dtype).eps ** (1 / 3) < 1).all():
         return None
     return np.swapaxes(inverse, -1, -2) * det[..., None, None]
 
 
-def _largest_sum(a: np.ndarray) -> Value:
-    """The norm of matrices that belongs to the largest element of vectors."""
+def _infinity_norm(a: np.ndarray) -> Value:
+    """The greatest sum of |a| along a row of each matrix."""
     return np.maximum.reduce(np.add.reduce(np.abs(a), -1), -1)
 
 
 @cofactor_p.jvp
 def _(primals: Sequence[Value], tangents: Sequence[Value], c: Value) -> Value:
-    """dc = (c <c, da> - c da^T c) / det a, which is NaN at singular matrices."""
+    """dc = (c <c, da> - c da^T c) / det a with det a = <c, a> / n; NaN at singular matrices."""
     (a,), (da,) = primals, tangents
     n = a.shape[-1]
-    det = mul(_pairing(c, a), lit(a, 1 / max(n, 1)))
-    slope = per_matrix(_pairing(c, da), c.shape)
-    change = sub(mul(c, slope), matmul(matmul(c, transposed(da)), c))
-    return div(change, per_matrix(det, c.shape))
+    det = mul(_inner_product(c, a), lit(a, 1 / max(n, 1)))
+    d_det = per_matrix(_inner_product(c, da), c.shape)
+    numerator = sub(mul(c, d_det), matmul(matmul(c, transposed(da)), c))
+    return div(numerator, per_matrix(det, c.shape))
 
 
 for _prim in (det_p, cofactor_p):
@@ -186,7 +188,7 @@ def det(a: Value) -> Value:
 
 
 def cofactor(a: Value) -> Value:
-    """The gradient of the determinant: det(a) a^-T, also where that is 0 times infinity."""
+    """The gradient of the determinant: det(a) a^-T, continued to singular matrices."""
     return bind_one(cofactor_p, a, {})
 
 

@@ -36,7 +36,7 @@ def arguments(args: PyTree) -> tuple[Value, ...]:
 
 
 def constant(x: ArrayLike) -> Value:
-    """The values of a tree, regarded as constants by every derivative."""
+    """A tree whose leaves have derivative zero."""
     return tree.map(lambda leaf: stop_gradient(as_operand(leaf)), x)
 
 
@@ -55,14 +55,14 @@ def real(x: ArrayLike, what: str) -> Value:
 
 
 def refuse_options(name: str, given: Mapping[str, object]) -> None:
-    """A card for options of SciPy's function `name` that have no meaning in a trace."""
+    """Raise a card for the first option of SciPy's function `name` that has no traced form."""
     for option, value in given.items():
         if value is not None and value is not False and value != 0:
             raise refusal(f"{name} with {option}", "it has no traced form.", f"{name}(...)")
 
 
 class _Untraced:
-    """Context of plain numbers: what runs inside belongs to no trace."""
+    """Context without a trace: what runs inside computes with plain numbers."""
 
     def __enter__(self) -> None:
         state = THREAD.state
@@ -79,18 +79,19 @@ def on_host(
     example: PyTree,
     *values: PyTree,
 ) -> PyTree:
-    """What `solver(fun, *values)` gives on plain numbers, whatever `fun` closes over.
+    """`solver(fun, *values)` on plain numbers when the program runs; `fun` may close over tracers.
 
     Arguments:
-        solver: gets a function of plain arrays; its result is like `like`.
+        solver: gets a function of plain arrays, and plain values.
+        like: a tree with the shapes and dtypes of the result.
         fun: a function of one value like `example`.
-        values: pytrees; they count as constants, as all does that `fun` closes over.
+        values: pytrees; the result has no derivative by them, nor by what `fun` closes over.
     """
     converted, consts = closure_convert(fun, example)
 
-    def call(plain: tuple[PyTree, ...], given: list[np.ndarray]) -> PyTree:
+    def call(plain: tuple[PyTree, ...], closure: list[np.ndarray]) -> PyTree:
         with _Untraced():
-            return solver(lambda x: converted(x, *given), *plain)
+            return solver(lambda x: converted(x, *closure), *plain)
 
     return pure_callback(call, like, constant(values), constant(consts))
 
@@ -98,24 +99,24 @@ def on_host(
 def at_once(
     solver: Callable[..., PyTree], fun: Callable[..., PyTree], example: PyTree, *values: PyTree
 ) -> PyTree | None:
-    """`on_host` for results of any kind; None where not all values are known while tracing."""
+    """`on_host` while tracing, for results of any kind; None if some value is not known yet."""
     converted, consts = closure_convert(fun, example)
     leaves, treedef = tree.flatten((list(values), consts))
     known = [concrete(x) for x in leaves]
     if any([x is None for x in known]):
         return None
-    given, held = tree.unflatten(treedef, known)
+    plain, closure = tree.unflatten(treedef, known)
     with _Untraced():
-        return solver(lambda x: converted(x, *held), *given)
+        return solver(lambda x: converted(x, *closure), *plain)
 
 
-def implicit(residual: Callable[[PyTree], PyTree], found: Value) -> Value:
-    """The root `found` of `residual`, with derivatives."""
-    return custom_root(residual, found, lambda _, x: x, _solve)
+def implicit(residual: Callable[[PyTree], PyTree], root: Value) -> Value:
+    """The root of `residual`, with derivatives by the implicit function theorem."""
+    return custom_root(residual, root, lambda _, x: x, _solve)
 
 
 def _solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
-    """The x with linear(x) = y, by the matrix of the function."""
+    """The x with linear(x) = y, by the dense matrix of `linear`."""
     if not y.shape:
         return y / linear(np.ones((), y.dtype)[()])
     n = int(np.prod(y.shape))

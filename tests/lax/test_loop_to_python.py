@@ -169,5 +169,5 @@ def test_nan_is_found_in_loops_that_ran_before() -> None:
 
     with np.errstate(all="ignore"):
         f(3.0)
-        with pytest.raises(FloatingPointError, match="log made a NaN"), fgrad.debug.nans():
+        with pytest.raises(FloatingPointError, match="log produced a NaN"), fgrad.debug.nans():
             f(3.0)

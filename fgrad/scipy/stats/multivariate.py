@@ -18,8 +18,8 @@ from fgrad.typing import ArrayLike
 plain = lazy_module("scipy.stats")
 
 
-class _Family:
-    """A family by SciPy's name: its other methods are SciPy's own."""
+class _Distribution:
+    """A distribution of `scipy.stats`; methods that are not defined here are SciPy's own."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -30,8 +30,8 @@ class _Family:
         return getattr(getattr(plain, self.name), method)
 
 
-class MultivariateNormal(_Family):
-    """The normal distribution of vectors."""
+class MultivariateNormal(_Distribution):
+    """The multivariate normal distribution."""
 
     def logpdf(
         self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1, **kwargs: object
@@ -51,18 +51,17 @@ class MultivariateNormal(_Family):
         if not has_tracer((x, mean, cov)):
             return plain.multivariate_normal.logpdf(x, mean, cov, **kwargs)
         x, cov = inexact(as_operand(x)), inexact(as_operand(cov))
-        known = mean if mean is not None else (cov if len(cov.shape) else x)
-        size = np.shape(known)[-1] if np.shape(known) else 1
-        x = _points(x, size)
-        mean = np.zeros(size) if mean is None else inexact(as_operand(mean))
+        dim = _dimension(x, mean, cov)
+        x = _points(x, dim)
+        mean = np.zeros(dim) if mean is None else inexact(as_operand(mean))
         if len(cov.shape) < 2:
-            cov = cov * np.eye(size) if size > 1 or not cov.shape else np.reshape(cov, (1, 1))
+            cov = cov * np.eye(dim) if dim > 1 or not cov.shape else np.reshape(cov, (1, 1))
         factor = np.linalg.cholesky(as_operand(cov))
-        centered = np.reshape(x - mean, (-1, size))
-        white = solve_triangular(factor, centered.T, lower=True)
-        square = np.reshape(np.sum(white * white, axis=0), x.shape[:-1])
-        volume = 2 * np.sum(np.log(np.diagonal(factor)))
-        return -0.5 * (size * math.log(2 * math.pi) + volume + square)
+        centered = np.reshape(x - mean, (-1, dim))
+        whitened = solve_triangular(factor, centered.T, lower=True)
+        squared_distance = np.reshape(np.sum(whitened * whitened, axis=0), x.shape[:-1])
+        log_det = 2 * np.sum(np.log(np.diagonal(factor)))
+        return -0.5 * (dim * math.log(2 * math.pi) + log_det + squared_distance)
 
     def pdf(
         self, x: ArrayLike, mean: ArrayLike | None = None, cov: ArrayLike = 1, **kwargs: object
@@ -71,16 +70,23 @@ class MultivariateNormal(_Family):
         return np.exp(self.logpdf(x, mean, cov, **kwargs))
 
 
-def _points(x: Value, size: int) -> Value:
-    """Points in the last axis, as SciPy reads arrays of rank 0 and 1."""
+def _dimension(x: Value, mean: ArrayLike | None, cov: Value) -> int:
+    """The length of one point: that of `mean`, else of `cov` if it has axes, else of `x`."""
+    shape = np.shape(mean) if mean is not None else cov.shape or x.shape
+    return shape[-1] if shape else 1
+
+
+def _points(x: Value, dim: int) -> Value:
+    """`x` with points of length `dim` in its last axis; a vector is one point, or for `dim` 1 many,
+    as in SciPy."""
     if len(x.shape) == 0:
         return np.reshape(x, (1,))
-    if len(x.shape) == 1 and size == 1:
+    if len(x.shape) == 1 and dim == 1:
         return np.reshape(x, (-1, 1))
     return x
 
 
-class Dirichlet(_Family):
+class Dirichlet(_Distribution):
     """Dirichlet's distribution of probabilities."""
 
     def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> Value:
@@ -95,27 +101,33 @@ class Dirichlet(_Family):
         x, alpha = inexact(as_operand(x)), inexact(as_operand(alpha))
         if x.shape[0] == alpha.shape[0] - 1:
             x = np.concatenate([x, 1 - np.sum(x, axis=0, keepdims=True)])
-        powers = np.reshape(alpha - 1, (-1, *[1] * (len(x.shape) - 1)))
-        norm = np.sum(sp.gammaln(alpha)) - sp.gammaln(np.sum(alpha))
-        return np.sum(sp.xlogy(np.broadcast_to(powers, x.shape), x), axis=0) - norm
+        exponents = np.reshape(alpha - 1, (-1, *[1] * (len(x.shape) - 1)))
+        log_beta = np.sum(sp.gammaln(alpha)) - sp.gammaln(np.sum(alpha))
+        return np.sum(sp.xlogy(np.broadcast_to(exponents, x.shape), x), axis=0) - log_beta
 
     def pdf(self, x: ArrayLike, alpha: ArrayLike) -> Value:
         """The density."""
         return np.exp(self.logpdf(x, alpha))
 
 
-class Multinomial(_Family):
+class Multinomial(_Distribution):
     """The multinomial distribution of counts."""
 
     def logpmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Value:
-        """The logarithm of the probability of counts in the last axis of x, of n trials."""
+        """The logarithm of the probability of counts.
+
+        Arguments:
+            x: counts in the last axis.
+            n: the number of trials.
+            p: probabilities in the last axis; the last one is replaced by what is missing to 1.
+        """
         if not has_tracer((x, n, p)):
             return plain.multinomial.logpmf(x, n, p)
         x, n, p = inexact(as_operand(x)), inexact(as_operand(n)), inexact(as_operand(p))
         p = np.concatenate([p[..., :-1], 1 - np.sum(p[..., :-1], axis=-1, keepdims=True)], -1)
         possible = (np.sum(x, axis=-1) == n) & np.all((x >= 0) & (x == np.floor(x)), axis=-1)
-        mass = sp.gammaln(n + 1) + np.sum(sp.xlogy(x, p) - sp.gammaln(x + 1), axis=-1)
-        return np.where(possible, mass, -math.inf)
+        log_mass = sp.gammaln(n + 1) + np.sum(sp.xlogy(x, p) - sp.gammaln(x + 1), axis=-1)
+        return np.where(possible, log_mass, -math.inf)
 
     def pmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Value:
         """The probability."""
