@@ -1,6 +1,6 @@
 """L5. The backend of the CPU: kernels become LLVM functions, programs are run by a host program.
 
-What compiles is loaded when something is compiled: a program that is on disk needs none of it.
+The compiler's modules are imported when something is compiled: a cached program needs none.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from fgrad.compile.backend import Backend
 from fgrad.compile.cpu.program_cache import stored
 
 if TYPE_CHECKING:
-    from fgrad.compile.kernel.ir import Kernel
-
-if TYPE_CHECKING:
     from fgrad.compile.cpu import kernels, link
+    from fgrad.compile.kernel.ir import Kernel
     from fgrad.compile.schedule import order
 else:
     kernels = lazy_module("fgrad.compile.cpu.kernels")
@@ -29,7 +27,7 @@ def _schedule(kernel: Kernel) -> Kernel:
 
 
 def _texts(topic: str, given: Sequence[Kernel]) -> str:
-    """The LLVM functions of kernels, or their machine code."""
+    """What `FGRAD_SHOW` prints of kernels: their LLVM text or their assembly."""
     if topic == "llvm":
         sources = map(kernels.kernel_source, given)
         return "\n".join(source.emit(f"kernel_{n}")[0] for n, source in enumerate(sources))

@@ -1,9 +1,9 @@
-"""L5. Native steps of special functions: loops that call SciPy's by their public pointers.
+"""L5. Native steps of special functions: loops that call SciPy's C functions by pointer.
 
     scipy.special.cython_special      `double f(double, ..., int)` for each function
 
-A step reads arrays, or constants, and writes one array.  Calls are one by one, so what they cost is
-the function itself (20 to 500 ns); the range is shared among threads.
+A step reads arrays or constants and writes one array.  It calls the function once for each element
+(20 to 500 ns, beside which the loop costs nothing); threads share the elements.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def has_pointer(name: str, arity: int) -> bool:
 
 @lru_cache
 def _entry(name: str, arity: int) -> str:
-    """The name of the entry with the signature of `arity` doubles; empty if there is none."""
+    """The name in SciPy's table of the variant on doubles; empty if there is none."""
     wanted = f"double ({'double, ' * arity}int __pyx_skip_dispatch)"
     table = cython_special.__pyx_capi__
     for entry in (name, f"__pyx_fuse_0{name}", f"__pyx_fuse_1{name}"):
@@ -38,8 +38,8 @@ def _entry(name: str, arity: int) -> str:
 
 
 def external(task: SpecialFunction) -> int:
-    """The address of a function applied to each element; range: [0, size)."""
-    name, dtype, _, constants, ones = task
+    """The address of a loop that applies the function to the elements of a range in [0, size)."""
+    name, dtype, _, constants, ones = task  # ones: operands with one element for all
     arity, kind = len(constants), element_type(dtype)
     function = f"fgrad_special_{name}"
     arrays = [k for k, value in enumerate(constants) if value is None]
@@ -63,8 +63,8 @@ def external(task: SpecialFunction) -> int:
     return build_counted([Source(content, emit)], {function: address}, glue=True)[0]
 
 
-def _load(place: int, kind: str, one: bool) -> str:
-    item = "0" if one else "%i"
+def _load(place: int, kind: str, broadcast: bool) -> str:
+    item = "0" if broadcast else "%i"
     text = f"  %p{place} = getelementptr {kind}, ptr %b{place}, i64 {item}\n"
     if kind == "double":
         return text + f"  %x{place} = load double, ptr %p{place}"
@@ -78,7 +78,7 @@ def _store(place: int, kind: str) -> str:
     text = f"  %out = getelementptr {kind}, ptr %b{place}, i64 %i\n"
     if kind == "double":
         return text + "  store double %value, ptr %out"
-    if kind == "half":  # by float32: there is no instruction for it at once
+    if kind == "half":  # by way of float32: no instruction narrows double to half
         text += "  %single = fptrunc double %value to float\n"
         return text + "  %narrow = fptrunc float %single to half\n  store half %narrow, ptr %out"
     return text + f"  %narrow = fptrunc double %value to {kind}\n  store {kind} %narrow, ptr %out"

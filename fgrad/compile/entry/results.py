@@ -1,13 +1,14 @@
 """L5. The native entry as LLVM text: memory for results.
 
+    drop     releases the references in an array of pointers
     prepare  makes one result: an array, a NumPy scalar, or a byte that becomes a bool
     acquire  a small array that nobody else refers to any more, or a fresh one
     large    an array whose memory comes from the pool
-    lent     a donated argument, if no other one shares its memory
+    lent     a donated argument, if no other argument shares its memory
     own      an argument that is the result, or whose memory the result is written into
 
-Whatever is owned stands in an array of pointers until it is given away, so that every failure ends
-in dropping those arrays.
+A new reference is kept in an array of pointers until it is handed to the caller; whatever fails,
+`drop` releases the references in that array.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DECLARATIONS = {
 
 
 def results_text(at: Layout) -> str:
-    """The functions of this part."""
+    """The LLVM functions listed above."""
     return "\n".join([_drop(), _usable(at), _acquire(), _large(), _lent(at), _prepare(at)])
 
 
@@ -93,11 +94,12 @@ look:
 
 
 def _acquire() -> str:
-    """A new reference to an array for a result, of a signature that is called often.
+    """A new reference to an array for a result: one of the last two results if nobody else refers
+    to it any more, else a new array.
 
-    Two arrays are remembered, as the result of the last call is still alive in `x = f(x)`.  An
-    array that leaves its place goes to `drop`, to be given up after the compiled code has run: the
-    end of an object can run Python code.
+    Two are remembered, as in `x = f(x)` the last result is still alive.  The older one goes to
+    `drop` when another takes its place, and is released after the compiled code has run, because
+    deallocation can run Python code.
     """
     return (
         """define internal ptr @fgrad_acquire(ptr %record, ptr %drop) #0 {
@@ -136,8 +138,8 @@ fresh:
         + _new_array()
         + """  %failed = icmp eq ptr %new_array, null
   %unkept = icmp eq ptr %place, null
-  %only = or i1 %failed, %unkept
-  br i1 %only, label %give, label %remember
+  %not_remembered = or i1 %failed, %unkept
+  br i1 %not_remembered, label %give, label %remember
 remember:
   call void @Py_IncRef(ptr %new_array)
   store ptr %new_array, ptr %place, align 8
@@ -165,20 +167,20 @@ ptr null, ptr null, i32 0, ptr null)
 
 
 def _large() -> str:
-    """A new array whose memory comes from the pool, by way of NumPy's handler of this context."""
+    """A new array whose memory comes from the pool, set as NumPy's memory handler meanwhile."""
     return (
         "define internal ptr @fgrad_large(ptr %record) #0 {\nentry:\n"
         + word("pool", "record", RECORD["pool"], "ptr")
-        + """  %others = call ptr @PyDataMem_SetHandler(ptr %pool)
-  %unset = icmp eq ptr %others, null
+        + """  %previous = call ptr @PyDataMem_SetHandler(ptr %pool)
+  %unset = icmp eq ptr %previous, null
   br i1 %unset, label %fail, label %make
 make:
 """
         + _new_array()
-        + """  %ours = call ptr @PyDataMem_SetHandler(ptr %others)
-  %unrestored = icmp eq ptr %ours, null
-  call void @Py_DecRef(ptr %ours)
-  call void @Py_DecRef(ptr %others)
+        + """  %replaced = call ptr @PyDataMem_SetHandler(ptr %previous)
+  %unrestored = icmp eq ptr %replaced, null
+  call void @Py_DecRef(ptr %replaced)
+  call void @Py_DecRef(ptr %previous)
   br i1 %unrestored, label %undo, label %done
 done:
   ret ptr %new_array
@@ -238,7 +240,7 @@ other_never:
 
 
 def _prepare(at: Layout) -> str:
-    """Make one result and note where its data go; false with an error set."""
+    """Make one result and store the address of its data in its slot; false after an error."""
     return (
         """define internal i1 @fgrad_prepare(ptr %record, i1 %hot, ptr %out, ptr %drop, \
 ptr %slots, ptr %cells, ptr %node, ptr %regs) #0 {

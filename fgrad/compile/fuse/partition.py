@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fgrad.compile.fuse.columns import join_columns
 from fgrad.compile.fuse.outputs import absorb, drop_cheap_outputs, find_outputs, ordered
@@ -56,6 +56,8 @@ from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.walk import cost_of, has_effect
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
+
+FULL = "full"  # beside ROW: the level of an equation that runs once for each element of a nest
 
 
 class Fusion(NamedTuple):
@@ -116,14 +118,14 @@ class _Fuser:
             elif eqn.prim.contracts and wants_library(eqn):
                 self._keep_matrices(eqn, views)
                 products.append(eqn)
-        # A result that is wanted in another layout is a buffer that they may not be able to read.
+        # Only now: a view that became a buffer for one equation may be unreadable by another.
         for eqn in products:
             left, right, _ = library_operands(eqn, views)
             if left is not None and right is not None:
                 (self.products if wants_kernel(eqn, right) else self.library).add(eqn.outputs[0])
 
     def _keep_matrices(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
-        """Operands of GEMM need a buffer."""
+        """Give the operands of a GEMM, or the arrays that they are views of, a buffer."""
         left, right, _ = library_operands(eqn, views)
         for atom, found in zip(eqn.inputs[:2], (left, right), strict=True):
             source = atom if found is None else found.source
@@ -132,7 +134,7 @@ class _Fuser:
                 views.pop(source, None)
 
     def _keep_window_operands(self, eqn: Eqn, views: dict[Var, Eqn]) -> None:
-        """What a product reads again and again is in memory: x under its windows, and w."""
+        """Give what a product reads again and again a buffer: x under its windows, and w."""
         for atom in eqn.inputs:
             source: Atom = atom
             if type(atom) is Var and atom in views and views[atom].prim is prims.windows:
@@ -195,30 +197,33 @@ class _Fuser:
 
     def _move(self, k: int, eqn: Eqn) -> None:
         (out,) = eqn.outputs
-        leaves = composed(eqn, self.p.sources(eqn))
-        spent = sum([self.p.cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
+        leaves, cost = composed(eqn, self.p.sources(eqn)), self._operand_cost(eqn)
         if eqn.prim is prims.reshape and out in self.p.kept and self._has_buffer(eqn):
             self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
             nest = Nest(self._after(self.p.sources(eqn)), "alias", ())
             self._register(nest, k, eqn)
-        elif out in self.p.kept or len(leaves) > MAX_LEAVES or self._read_often(out, spent):
+        elif out in self.p.kept or len(leaves) > MAX_LEAVES or self._is_costly_to_repeat(out, cost):
             self._place(k, eqn, leaves, stripped(out.aval.shape))
         else:
-            self._make_virtual(eqn, leaves, spent)
+            self._make_virtual(eqn, leaves, cost)
 
     def _has_buffer(self, eqn: Eqn) -> bool:
         """Whether the operand of a reshape is or can be a buffer."""
         source = eqn.inputs[0]
         return type(source) is Var and source not in self.p.virtual
 
-    def _read_often(self, out: Var, spent: int) -> bool:
-        return spent > CHEAP and len(self.p.readers.get(out, ())) > 1
+    def _is_costly_to_repeat(self, out: Var, cost: int) -> bool:
+        return cost > CHEAP and len(self.p.readers.get(out, ())) > 1
 
-    def _make_virtual(self, eqn: Eqn, leaves: tuple[Leaf, ...], spent: int) -> None:
+    def _operand_cost(self, eqn: Eqn) -> int:
+        """What each reader of the operands spends on those of them that are virtual."""
+        return sum([self.p.cost.get(a, 0) for a in eqn.inputs if type(a) is Var])
+
+    def _make_virtual(self, eqn: Eqn, leaves: tuple[Leaf, ...], cost: int) -> None:
         (out,) = eqn.outputs
         self.p.virtual[out] = eqn
         self.p.leaves[out] = leaves
-        self.p.cost[out] = spent
+        self.p.cost[out] = cost
 
     # Elementwise equations and reductions.
 
@@ -226,11 +231,10 @@ class _Fuser:
         (out,) = eqn.outputs
         leaves = self.p.sources(eqn)
         if out not in self.p.kept and len(leaves) <= MAX_LEAVES:
-            known: dict[Any, int] = self.p.cost
-            spent = cost_of(eqn) + sum([known.get(a, 0) for a in eqn.inputs])
-            cheap = spent <= CHEAP and self._is_small(out, leaves)
+            cost = cost_of(eqn) + self._operand_cost(eqn)
+            cheap = cost <= CHEAP and self._is_small(out, leaves)
             if cheap or self._read_once_elsewhere(out):
-                self._make_virtual(eqn, leaves, spent)
+                self._make_virtual(eqn, leaves, cost)
                 return
         self._place(k, eqn, leaves, stripped(out.aval.shape))
 
@@ -282,14 +286,14 @@ class _Fuser:
 
         `shape` is what it loops over; a trailing reduction of `inner` elements yields row values.
         """
-        stage, fitting = self._sources(eqn, leaves, shape, inner)
-        if fitting and not self._agree(fitting, shape, inner):
+        stage, fitting = self._fitting_nests(eqn, leaves, shape, inner)
+        if fitting and not self._can_merge(fitting, shape, inner):
             fitting, stage = [], stage + 1
         if not fitting:
             sibling = self._sibling(stage, leaves, shape, inner)
             fitting = [] if sibling is None else [(sibling, False)]
         if fitting:
-            nest, row = fitting[0][0], fitting[0][1]
+            nest, row = fitting[0]
             for other, _ in fitting[1:]:
                 nest = self._merge(nest, other)
             if not row:
@@ -308,7 +312,7 @@ class _Fuser:
                 if leaf.how == SAME:
                     self.siblings.setdefault((stage, shape, leaf.var), nest)
 
-    def _sources(
+    def _fitting_nests(
         self, eqn: Eqn, leaves: tuple[Leaf, ...], shape: tuple[int, ...], inner: int
     ) -> tuple[int, list[tuple[Nest, bool]]]:
         """The stage of an equation, and the groups of its sources in that stage that it fits: with
@@ -321,7 +325,7 @@ class _Fuser:
                 continue
             level = self._level(nest, leaf, shape, size, inner, cost)
             if nest.kind == "product":
-                level = SAME if leaf.how == SAME and self._joins(nest, eqn, leaves, shape) else None
+                level = FULL if leaf.how == SAME and self._joins(nest, eqn, leaves, shape) else None
             stage = max(stage, nest.stage + (level is None))
             if level is not None:
                 joined[id(nest)] = (nest, level == ROW)
@@ -336,7 +340,7 @@ class _Fuser:
     def _level(
         self, nest: Nest, leaf: Leaf, shape: tuple[int, ...], size: int, inner: int, cost: int
     ) -> str | None:
-        """At which level of a source's nest a reader can be computed: full, row, or not at all."""
+        """At which level of a source's nest a reader can be computed: FULL, ROW, or None."""
         if nest.kind != "loop" or leaf.how == OTHER or self.p.is_full(nest, cost):
             return None
         if inner and nest.rows is not None and nest.inner() != inner:
@@ -352,14 +356,14 @@ class _Fuser:
         domain = common_domain(nest.domain, shape)
         if domain is None or (inner and rows_of(domain, inner) is None):
             return None
-        return SAME
+        return FULL
 
     def _row_reader(self, nest: Nest, leaf: Leaf, size: int) -> str | None:
-        """A full-size reader of a row value: it walks the row again."""
+        """The level of a full-size reader of a row value, which walks the row again."""
         fits = size == math.prod(nest.domain) and nest.inner() <= WALKED_TWICE
-        return SAME if fits and not self.p.sums_elsewhere(nest) else None
+        return FULL if fits and not self.p.sums_elsewhere(nest) else None
 
-    def _agree(
+    def _can_merge(
         self, fitting: Sequence[tuple[Nest, bool]], shape: tuple[int, ...], inner: int
     ) -> bool:
         """Whether several nests of one stage can become one, with the reader at one level."""
@@ -397,11 +401,7 @@ class _Fuser:
                 nest = nest.parent
             if nest is None or nest.stage != stage or self.p.is_full(nest):
                 continue
-            if inner and (rows_of(nest.domain, inner) is None or nest.rows is not None):
-                fits = nest.rows is not None and nest.inner() == inner
-            else:
-                fits = True
-            if fits:
+            if not inner or _takes_rows(nest, inner):
                 return nest
         return None
 
@@ -420,3 +420,10 @@ class _Fuser:
         if a.row_vars:
             a.rows = a.rows_after()
         return a
+
+
+def _takes_rows(nest: Nest, inner: int) -> bool:
+    """Whether a nest has rows of `inner` elements, or could be cut into such rows."""
+    if nest.rows is not None:
+        return nest.inner() == inner
+    return rows_of(nest.domain, inner) is not None

@@ -49,13 +49,11 @@ from fgrad.transforms.core.derived_programs import (
 from fgrad.typing import EqnParams
 
 if TYPE_CHECKING:
+    from fgrad.compile import pipeline
     from fgrad.compile.tasks.plan import Donation
     from fgrad.compile.tasks.runnable import Runnable
-
-if TYPE_CHECKING:
-    from fgrad.compile import pipeline
 else:
-    pipeline = lazy_module("fgrad.compile.pipeline")  # needed for what is not in the cache
+    pipeline = lazy_module("fgrad.compile.pipeline")  # not needed for programs in the cache
 
 call_p = Primitive("call", traits.holding(Holds.CALL), params=("program", "name"), multiple=True)
 
@@ -77,7 +75,7 @@ def executable_of(
     key = (device, donated) if donated else device
     found = program.known(key)
     if found is None:
-        with _COMPILER.lock:  # whoever waited finds what was made meanwhile
+        with _COMPILER.lock:  # a thread that waited here finds what the other one made
             found = program.derived(key, lambda: _compiled(program, args, device, donated))
     return found
 
@@ -85,13 +83,13 @@ def executable_of(
 def _compiled(
     program: Program, args: Sequence[object] | None, device: str, donated: tuple[Donation, ...]
 ) -> Runnable:
-    """From disk, or by the compiler."""
+    """The compiled form from the disk cache, or else from the compiler."""
 
-    def compiled() -> Runnable:
+    def compile_now() -> Runnable:
         return pipeline.compile_program(program, args, device, donated).executable
 
     with collector_paused():
-        return BACKENDS[device].stored(program, donated, compiled)
+        return BACKENDS[device].stored(program, donated, compile_now)
 
 
 @native_class
@@ -135,8 +133,10 @@ def computed(
     device: str = HOST,
     donated: tuple[Donation, ...] = (),
 ) -> Sequence[Value]:
-    """The results of a program for arrays and scalars on the host; where NaN are looked for, those
-    of its equations one by one."""
+    """The results of a program for arrays and scalars on the host.
+
+    While `debug.nans` watches, its equations are evaluated one by one instead.
+    """
     arrays = [contiguous(x, v.dtype) for x, v in zip(operands, program.in_avals, strict=True)]
     if config.nans:
         return run(program, arrays)
@@ -182,8 +182,9 @@ class Saved(NamedTuple):
 def _forward(
     values: Sequence[Value], mask: Sequence[bool], program: Program, device: str | None
 ) -> tuple[tuple[Value, ...], Saved]:
+    """The results by the forward program, and what its pullback by the operands in `mask` needs."""
     inexact = [aval.dtype.kind in FLOATS for aval in program.in_avals]
-    wanted = tuple([bool(m and f) for m, f in zip(mask, inexact, strict=True)])
+    wanted = tuple([bool(m and x) for m, x in zip(mask, inexact, strict=True)])
     programs = vjp_programs(program, wanted)
     outs = call(programs.forward, values, device)
     return outs[: programs.results], Saved(programs, wanted, outs[programs.results :])
@@ -202,7 +203,11 @@ def _pullback(
     _outs: object,
     params: EqnParams,
 ) -> list[Tangent]:
-    """Cotangents by the backward program; an operand without a value enters linearly: zeros do."""
+    """The cotangents of the wanted operands, by the backward program.
+
+    Only an operand that enters linearly has no value here; no derivative reads it, so zeros stand
+    in for it.
+    """
     program: Program = params["program"]
     device: str | None = params.get("device")
     saved: Saved | None = params.get("saved")
@@ -219,7 +224,8 @@ def _pullback(
         return call(program, operands, device)
 
     if any([ct is None or type(ct) is Selected for ct in given]):
-        # The program is linear in the cotangents: it is pushed along those that there are.
+        # The backward program is linear in the cotangents, so its jvp along them, at cotangents of
+        # zero, is its result; the jvp can leave out zeros and take `Selected` cotangents.
         zeros = [zeros_of(aval) for aval in programs.backward.in_avals[len(residuals) :]]
         tangents = [*[None] * len(residuals), *given]
         pulled = iter(push_program(programs.backward, [*residuals, *zeros], tangents, apply))

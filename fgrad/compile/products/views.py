@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -28,13 +28,12 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
 
 
-_Move: TypeAlias = (
-    "tuple[Primitive, Params, tuple[int, ...]]"  # the primitive, and the result's shape
-)
+# A moving primitive, its parameters, and the shape of its result.
+_Move: TypeAlias = "tuple[Primitive, Params, tuple[int, ...]]"
 
 
 class View(NamedTuple):
-    """Elements of a buffer: `offset + sum(stride * index)`."""
+    """A buffer and the layout of a view of it."""
 
     source: Var
     offset: int
@@ -43,7 +42,7 @@ class View(NamedTuple):
 
 
 def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
-    """The view that an atom is, or None if it must be computed."""
+    """The view of a buffer that an atom is, or None if its elements must be moved or computed."""
     moves: list[_Move] = []
     while True:
         if type(atom) is not Var:
@@ -61,13 +60,13 @@ def view_of(atom: Atom, virtual: Mapping[Var, Eqn]) -> View | None:
 
 @lru_cache(maxsize=4096)
 def _layout(shape: tuple[int, ...], moves: tuple[_Move, ...]) -> Layout | None:
-    """The elements of an array of this shape after some moves, the last one first."""
-    layout: Layout | None = Layout(0, shape, row_major(shape))
-    for prim, params, moved in reversed(moves):
-        assert layout is not None
-        layout = VIEWS[prim](layout, params, moved)
-        if layout is None:
+    """The layout of a C-ordered array after some moves, of which the last one comes first."""
+    layout = Layout(0, shape, row_major(shape))
+    for prim, params, out_shape in reversed(moves):
+        moved = VIEWS[prim](layout, params, out_shape)
+        if moved is None:
             return None
+        layout = moved
     return layout
 
 
@@ -95,7 +94,7 @@ def _indexed(view: Layout, params: Params, shape: tuple[int, ...]) -> Layout:
 
 
 def _reshaped(view: Layout, params: Params, shape: tuple[int, ...]) -> Layout | None:
-    """Possible where each run of merged axes has one stride."""
+    """None unless each run of merged axes has a common stride."""
     strides: list[int] = []
     if math.prod(shape) == 0:
         return None
@@ -107,7 +106,7 @@ def _reshaped(view: Layout, params: Params, shape: tuple[int, ...]) -> Layout | 
     return Layout(view.offset, shape, tuple(strides))
 
 
-VIEWS = {
+VIEWS: dict[Primitive, Callable[[Layout, Params, tuple[int, ...]], Layout | None]] = {
     prims.permute: _permuted,
     prims.broadcast: _broadcast,
     prims.slice: _sliced,
@@ -117,7 +116,7 @@ VIEWS = {
 
 
 def collapsed(view: View | Layout, axes: Sequence[int]) -> int | None:
-    """The stride of several axes taken as one; None where they have no common one."""
+    """The stride of several axes merged into one; None if no single stride reaches them all."""
     axes = [a for a in axes if view.shape[a] != 1]
     for a, b in itertools.pairwise(axes):
         if view.strides[a] != view.strides[b] * view.shape[b]:

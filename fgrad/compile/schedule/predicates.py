@@ -9,8 +9,8 @@
       %5 = select f64 %3 %4 0.0                    store y[1003 + i] 0.0
       store y[i] %5
 
-Of pads and of concatenations inside a formula the predicates are gone then.  Nests of parallel
-loops alone are split: the pieces of a sum would be added in another order.
+This removes the predicates of pads and concatenations inside a formula.  Only nests of parallel
+loops are split, as the pieces of a sum would be added in another order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fgrad.compile.kernel.machine import LONG_OPERATION
 from fgrad.compile.kernel.rewrite import Body, Names, map_indices, only_loop, substitute, walk
 
 MOST_PIECES = 4
-LEAST_PIECE = 64  # iterations of the innermost loops from which a piece without predicates pays
+LEAST_PIECE = 64  # elements from which on a piece without predicates is worth its code
 _BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
 _COMPARE = {
     "lt": lambda a, b: a < b,
@@ -64,16 +64,16 @@ def split_at_predicates(body: Body, names: Names, buffers: Mapping[str, Buffer])
 
 
 def _may_split(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a loop is a perfect nest of parallel loops around short formulas: beside long ones
-    predicates cost little, but copies do."""
+    """Whether a loop is a perfect nest of parallel loops around a short formula; beside a long one
+    predicates cost little, and copies of it much."""
     if loop.kind != "parallel":
         return False
     if len(loop.body) == 1 and isinstance(loop.body[0], Loop):
         return _may_split(loop.body[0], buffers)
-    return all([_plain(s, buffers) for s in loop.body])
+    return all([_is_short(s, buffers) for s in loop.body])
 
 
-def _plain(s: Statement, buffers: Mapping[str, Buffer]) -> bool:
+def _is_short(s: Statement, buffers: Mapping[str, Buffer]) -> bool:
     if isinstance(s, (Load, Store)):
         return buffers[s.buffer].role != "scratch"
     return isinstance(s, (Const, Index, Op)) and weight(s) < LONG_OPERATION
@@ -92,7 +92,7 @@ class Splitter:
         self.names, self.buffers, self.consts = names, buffers, consts
 
     def pieces(self, loop: Loop, extents: dict[str, int]) -> Body:
-        """The loops that a loop becomes inside others of some extents: itself, if it stays."""
+        """The loops that replace a loop; `extents` are those of the loops around it."""
         cuts = self._cuts(loop)
         if not cuts:
             return self._inside(loop, extents)
@@ -105,7 +105,7 @@ class Splitter:
         return tuple(out)
 
     def _piece(self, loop: Loop, start: int, stop: int, extents: dict[str, int]) -> Loop:
-        """The iterations from `start` to `stop`, beside which others stand."""
+        """A loop over the iterations from `start` to `stop`, with its predicates folded."""
         terms = ((loop.axis, 1),)
         body = map_indices(loop.body, lambda i: substitute(i, loop.axis, start, terms))
         piece = loop._replace(extent=stop - start, body=body)
@@ -113,7 +113,7 @@ class Splitter:
         return only_loop(self.names.copy((folded,)))
 
     def _inside(self, loop: Loop, extents: dict[str, int]) -> Body:
-        """A loop with the one inside it split."""
+        """A loop that is not split itself, with the loops inside it split."""
         if not loop.body or not isinstance(loop.body[0], Loop):
             return (loop,)
         around = {**extents, loop.axis: loop.extent}
@@ -132,7 +132,7 @@ class Splitter:
         return [x for x in edges[long : long + 2] if 0 < x < loop.extent]
 
     def _changes(self, loop: Loop) -> set[int]:
-        """The iterations from which a comparison of the loop's axis with a number is another."""
+        """The iterations at which a comparison of the loop's axis with a constant changes."""
         found: set[int] = set()
         indices: dict[int, Affine] = {}
         consts = dict(self.consts)
@@ -151,7 +151,7 @@ class Splitter:
         return found
 
     def _folded(self, loop: Loop, extents: dict[str, int]) -> Loop:
-        """The nest without the comparisons that are the same in all its iterations."""
+        """The nest without the comparisons that have one value in all its iterations."""
         inner = loop.body[0]
         if isinstance(inner, Loop):
             return loop._replace(body=(self._folded(inner, {**extents, inner.axis: inner.extent}),))
@@ -175,8 +175,8 @@ def _change(op: str, index: Affine, number: Scalar, extent: int) -> int:
 
 
 class Folder:
-    """Rewrites straight-line statements in loops of some extents: comparisons that are always the
-    same become numbers, and what depends on them becomes less."""
+    """Folds the constants of straight-line statements inside loops of known extents: comparisons
+    with one value in all iterations become constants, and so selects and predicates fall away."""
 
     def __init__(
         self, buffers: Mapping[str, Buffer], consts: dict[int, Scalar], extents: dict[str, int]
@@ -184,24 +184,24 @@ class Folder:
         self.buffers, self.extents = buffers, extents
         self.consts = dict(consts)
         self.indices: dict[int, Affine] = {}
-        self.same: dict[int, int] = {}  # values that are another
+        self.replacements: dict[int, int] = {}  # removed value -> the value to use instead
 
     def body(self, body: Body) -> Body:
-        """The remaining statements."""
+        """The statements that remain of `body`."""
         made = [self._statement(self._renamed(s)) for s in body]
         return _used([s for s in made if s is not None])
 
-    def _use(self, id: int) -> int:
-        return self.same.get(id, id)
+    def _replaced(self, id: int) -> int:
+        return self.replacements.get(id, id)
 
     def _renamed(self, s: Statement) -> Statement:
         if isinstance(s, Op):
-            return s._replace(args=tuple([self._use(a) for a in s.args]))
+            return s._replace(args=tuple([self._replaced(a) for a in s.args]))
         if isinstance(s, Load):
-            return s._replace(gather=tuple([(self._use(v), step) for v, step in s.gather]))
+            return s._replace(gather=tuple([(self._replaced(v), step) for v, step in s.gather]))
         if isinstance(s, Store):
-            scatter = tuple([(self._use(v), step) for v, step in s.scatter])
-            return s._replace(value=self._use(s.value), scatter=scatter)
+            scatter = tuple([(self._replaced(v), step) for v, step in s.scatter])
+            return s._replace(value=self._replaced(s.value), scatter=scatter)
         return s
 
     def _statement(self, s: Statement) -> Statement | None:
@@ -212,21 +212,20 @@ class Folder:
         elif isinstance(s, Op):
             return self._op(s)
         elif isinstance(s, (Load, Store)) and s.predicate is not None:
-            predicate = self._use(s.predicate)
-            s, known = s._replace(predicate=predicate), self.consts.get(predicate)
-            if known:
-                return s._replace(predicate=None)
-            if known is not None:
-                return self._never(s)
+            predicate = self._replaced(s.predicate)
+            truth = self.consts.get(predicate)
+            if truth is None:
+                return s._replace(predicate=predicate)
+            return s._replace(predicate=None) if truth else self._never(s)
         return s
 
     def _never(self, s: Load | Store) -> Statement | None:
-        """A load or a store whose predicate is false."""
+        """What replaces a load or a store whose predicate is false: its default, or nothing."""
         if isinstance(s, Store):
             return None
-        return self._number(s.id, s.other, self.buffers[s.buffer].dtype)
+        return self._constant(s.id, s.other, self.buffers[s.buffer].dtype)
 
-    def _number(self, id: int, value: Scalar, dtype: np.dtype) -> Const:
+    def _constant(self, id: int, value: Scalar, dtype: np.dtype) -> Const:
         self.consts[id] = value
         return Const(id, dtype.type(value).item(), dtype)
 
@@ -236,15 +235,15 @@ class Folder:
             low, high = self._bounds(self.indices[s.args[0]])
             truth = _COMPARE[s.op](low, known[1])
             if truth == _COMPARE[s.op](high, known[1]):
-                return self._number(s.id, truth, _BOOL)
+                return self._constant(s.id, truth, _BOOL)
         elif s.op == "select" and known[0] is not None:
-            self.same[s.id] = s.args[1] if known[0] else s.args[2]
+            self.replacements[s.id] = s.args[1] if known[0] else s.args[2]
             return None
         elif s.op in ("and", "or") and s.dtype == _BOOL:
             for k in (0, 1):
                 if known[k] is not None:
                     decided = bool(known[k]) == (s.op == "or")
-                    self.same[s.id] = s.args[k] if decided else s.args[1 - k]
+                    self.replacements[s.id] = s.args[k] if decided else s.args[1 - k]
                     return None
         return s
 

@@ -17,17 +17,18 @@ _WARP_BARRIER = "llvm.nvvm.bar.warp.sync"
 class Team:
     """`size` threads whose numbers are `%x`.
 
-    Sums of a block take turns with two pieces of shared memory: who writes the next but one has
-    passed a barrier that all come to after they have read.  In loops they wait after each.
+    Folds of a block alternate between two pieces of shared memory.  A piece is written again by the
+    next fold but one; the barrier of the fold between comes after all threads have read it, so no
+    other is needed.  A fold in a loop meets its own piece again, and ends with a barrier.
     """
 
     def __init__(self, text: BodyText, size: int) -> None:
         self.text, self.size = text, size
-        self.loops = 0  # that all threads run, around what is being written
+        self.loops = 0  # how many loops surround the code being emitted; all threads run them
         self.folds: Counter[np.dtype] = Counter()
 
     def is_first(self) -> str:
-        """Whether this is the team's first thread."""
+        """An i1 that is true in the team's first thread."""
         return self.text.compare("eq", "i32", "%x", 0)
 
     def barrier(self) -> None:
@@ -39,7 +40,7 @@ class Team:
         self.text.line(f"call void @{_WARP_BARRIER}(i32 -1)")
 
     def fold(self, value: str, dtype: np.dtype, join: Callable[[str, str], str]) -> str:
-        """The values of all threads joined, in an order that is always the same."""
+        """The values of all threads combined by `join`, in an order that is always the same."""
 
         def combine(_text: BodyText, a: Values, b: Values) -> Values:
             return (join(a[0], b[0]),)

@@ -1,12 +1,12 @@
-"""L6. Every library step of the compiler on the device: by a library of CUDA, or a kernel of ours.
+"""L6. Library steps of the compiler on the device: calls of CUDA's libraries, or own kernels.
 
     gemm, product   cuBLASLt, or a tiled kernel where that is not installed
     factor, svd ...  cuSOLVER and cuBLAS        fft   cuFFT        library_conv   cuDNN
     walk, sort, top, search, complex_parts, external     own kernels
-    host            callbacks of the user's: the host; what else NumPy evaluates has no form here
+    host            the user's callbacks run on the host
 
-A step without a form is an error card that names its primitive and the user's line, or with
-FGRAD_HOST_FALLBACK=1 the evaluation of its equation on the host, amid the calls of the device.
+Anything else that NumPy evaluates on the CPU raises a card with its primitive and the user's line.
+With FGRAD_HOST_FALLBACK=1 its equation is evaluated on the host, between the calls of the device.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ from fgrad.lower_cuda.library.walks import walk_calls
 
 
 def calls_of(step: LibraryStep, eqn: Eqn | None = None) -> Calls:
-    """The calls of a step that computes an equation; control equations are not among them.
+    """The calls that do a step on the device; `eqn` is the equation that the step computes.
+
+    Control equations are lowered elsewhere.
 
     Raises:
-        UnsupportedDeviceError: there is no form of it for the device.
+        UnsupportedDeviceError: it is not implemented for the device.
         MissingCudaError: a library is not installed.
     """
     routine = step.routine
@@ -75,16 +77,16 @@ def _product(_routine: Gemm | FusedProduct, step: LibraryStep) -> Calls:
 
 
 def _product_calls(product: Product, buffers: int) -> Calls:
-    """An epilogue is a kernel where the library has none for it."""
-    f = functions()
-    if product.gemm.k and f.has("cublasLt"):
-        found = library_cublaslt.product_calls(f, product, buffers)
+    """cuBLASLt with the epilogue, a tiled kernel, or one of them with a kernel for the epilogue."""
+    libraries = functions()
+    if product.gemm.k and libraries.has("cublasLt"):
+        found = library_cublaslt.product_calls(libraries, product, buffers)
         if found is not None:
             return found
     if product.is_plain:
         return Calls(gemm_kernels(product))
-    sums = _product_calls(product.plain, buffers)
-    return sums._replace(calls=(*sums.calls, epilogue_kernel(product, buffers)))
+    plain = _product_calls(product.plain, buffers)
+    return plain._replace(calls=(*plain.calls, epilogue_kernel(product, buffers)))
 
 
 def _complex_parts(parts: ComplexParts, step: LibraryStep) -> Calls:
@@ -114,8 +116,8 @@ def _complex_parts(parts: ComplexParts, step: LibraryStep) -> Calls:
     return plan.finish()
 
 
-def _unchecked(routine: MatrixRoutine, step: LibraryStep) -> Calls:
-    """A copy of integers: kernels raise nothing.  Buffers: n, copy."""
+def _copy_unchecked(routine: MatrixRoutine, step: LibraryStep) -> Calls:
+    """`in_range` as a plain copy of integers, since kernels cannot raise.  Buffers: n, copy."""
     params = dict(routine.params)
     kind = f"i{8 * params['dtype'].itemsize}"
 
@@ -136,17 +138,18 @@ def _evaluated(step: LibraryStep, eqn: Eqn) -> Calls:
 
 
 def _host(call: Evaluation, step: LibraryStep) -> Calls | None:
+    """What NumPy evaluates on the CPU; None if it is not implemented for the device."""
     eqn = call.eqn
     if eqn.prim.host is Host.CALLBACK:
         return _evaluated(step, eqn)
     if eqn.prim.host is Host.SCIPY:
         real = eqn.outputs[0].aval.dtype.kind == "f"
         return special_calls(special_function(eqn), len(step.args)) if real else None
-    known = eqn.prim.algorithm
-    form = None if known is None else _ALGORITHMS.get(known)
-    if form is None or any([isinstance(a, Lit) for a in eqn.inputs]):
+    algorithm = eqn.prim.algorithm
+    lowering = None if algorithm is None else _ALGORITHMS.get(algorithm)
+    if lowering is None or any([isinstance(a, Lit) for a in eqn.inputs]):
         return None
-    return form(eqn, len(step.args))
+    return lowering(eqn, len(step.args))
 
 
 def _searched(eqn: Eqn, _buffers: int) -> Calls:
@@ -194,7 +197,7 @@ LIBRARY_CUDA: dict[type, Callable[[Any, LibraryStep], Calls | None]] = {
     RowTop: lambda top, _: top_calls(top),
     RowSearch: lambda search, _: search_calls(search),
     ComplexParts: _complex_parts,
-    MatrixRoutine: _unchecked,
+    MatrixRoutine: _copy_unchecked,
     Evaluation: _host,
 }
 

@@ -38,9 +38,9 @@ def emit_load(frame: Frame, s: Load) -> Value:
     dtype = frame.buffers[s.buffer].dtype
     address = frame.address(s.buffer, s.index)
     predicate = None if s.predicate is None else frame.values[s.predicate]
-    spread = frame.expanded.get(s.buffer, 1)
+    factor = frame.expanded.get(s.buffer, 1)
     indirect = [
-        (frame.values[v], stride if spread == 1 else stride * spread) for v, stride in s.gather
+        (frame.values[v], stride if factor == 1 else stride * factor) for v, stride in s.gather
     ]
     scope = frame.deepest(
         address.scope,
@@ -57,8 +57,8 @@ def emit_load(frame: Frame, s: Load) -> Value:
         text = _scalar_load(frame, scope, address.pointer, indirect, dtype, predicate, s)
         return Value(text, 1, dtype, scope)
     scope = frame.deepest(scope, _vector_scope(frame))
-    if predicate is None and not indirect and _is_pinned(frame, s.buffer, address):
-        return Value(_pinned_load(frame, scope, address, dtype), frame.lanes, dtype, scope)
+    if predicate is None and not indirect and _is_lane_by_lane(frame, s.buffer, address):
+        return Value(_lane_by_lane_load(frame, scope, address, dtype), frame.lanes, dtype, scope)
     padded = frame.buffers[s.buffer].role == "scratch" and address.stride == 1 and not indirect
     mask = frame.masked(predicate) if predicate or not padded else None
     scope = frame.deepest(scope, mask.scope) if mask else scope
@@ -69,23 +69,21 @@ def emit_load(frame: Frame, s: Load) -> Value:
     return Value(raw, frame.lanes, dtype, scope)
 
 
-def _is_pinned(frame: Frame, name: str, address: Address) -> bool:
-    """Whether an access to scratch memory is strided and meets constant positions only.
-
-    Such lanes are loaded and stored one by one, so that the buffer can live in registers.
-    """
+def _is_lane_by_lane(frame: Frame, name: str, address: Address) -> bool:
+    """Whether lanes are loaded one by one: from scratch memory, at constant positions with a
+    stride, so that LLVM can keep the buffer in registers."""
     scratch = frame.buffers[name].role == "scratch" and name not in frame.expanded
     return scratch and address.position is not None and address.stride != 1
 
 
 def _live_count(frame: Frame) -> int | None:
-    """How many leading lanes are alive, if that is a constant."""
+    """How many leading lanes of the loop are alive; None if that is known only at run time."""
     if frame.mask is None:
         return frame.lanes
     return frame.mask.text.count("true") if frame.mask.text.startswith("<") else None
 
 
-def _pinned_load(frame: Frame, scope: Scope, address: Address, dtype: np.dtype) -> str:
+def _lane_by_lane_load(frame: Frame, scope: Scope, address: Address, dtype: np.dtype) -> str:
     function, kind = frame.enter(scope), lane_type(dtype, frame.lanes)
     text = "zeroinitializer"
     live = _live_count(frame)
@@ -111,7 +109,7 @@ def _vector_scope(frame: Frame) -> Scope:
 def _row_start(
     frame: Frame, address: Address, indirect: Indirect, dtype: np.dtype
 ) -> tuple[str, Indirect]:
-    """The pointer moved by what is the same for all lanes, and what is left.
+    """The pointer moved by the terms that are the same for all lanes, and the other terms.
 
     Along `x[i, :]` for a computed `i` vectors are contiguous.
     """
@@ -201,7 +199,7 @@ def _vector_load(
 
 
 def _is_close(stride: int | Register) -> TypeGuard[int]:
-    """Whether elements are so near that vectors hold several of them."""
+    """Whether contiguous vectors that are loaded whole and shuffled are faster than a gather."""
     return not isinstance(stride, Register) and 2 <= stride <= CLOSE_STRIDE
 
 
@@ -342,22 +340,22 @@ def emit_store(frame: Frame, s: Store) -> None:
     value = frame.values[s.value]
     address = frame.address(s.buffer, s.index)
     predicate = None if s.predicate is None else frame.values[s.predicate]
-    spread = frame.expanded.get(s.buffer, 1)
+    factor = frame.expanded.get(s.buffer, 1)
     indirect = [
-        (frame.values[v], stride if spread == 1 else stride * spread) for v, stride in s.scatter
+        (frame.values[v], stride if factor == 1 else stride * factor) for v, stride in s.scatter
     ]
     vector = address.stride or any([v.lanes > 1 for v, _ in indirect])
     if not vector and frame.lanes > 1 and (value.lanes > 1 or (predicate and predicate.lanes > 1)):
         vector = True
     if vector:
-        aside = predicate if _can_go_aside(frame, predicate, address, indirect, dtype) else None
-        mask = frame.masked(None if aside else predicate)
+        redirect = predicate if _can_redirect(frame, predicate, address, indirect, dtype) else None
+        mask = frame.masked(None if redirect else predicate)
         if predicate is None and not indirect and _ends_scratch(frame, s.buffer, address):
             mask = None
         function = frame.enter(frame.inner)
         pointer, indirect = _row_start(frame, address, indirect, dtype)
-        if aside:
-            pointer = function.emit(f"select i1 {aside.text}, ptr {pointer}, ptr {SPARE}")
+        if redirect:
+            pointer = function.emit(f"select i1 {redirect.text}, ptr {pointer}, ptr {SPARE}")
         _vector_store(frame, pointer, address.stride, indirect, dtype, value, mask, s.mode)
     else:
         frame.enter(frame.inner)
@@ -365,17 +363,18 @@ def emit_store(frame: Frame, s: Store) -> None:
         _scalar_store(frame, pointer, dtype, value, predicate, s.mode)
 
 
-def _can_go_aside(
+def _can_redirect(
     frame: Frame,
     predicate: Value | None,
     address: Address,
     indirect: Indirect,
     dtype: np.dtype,
 ) -> bool:
-    """Whether whole vectors can be stored aside where a predicate fails, for all lanes alike."""
-    along = address.stride == 1 and all([v.lanes == 1 for v, _ in indirect])
+    """Whether a store whose predicate, one for all lanes, fails can write its whole vector to the
+    spare memory: then it needs no mask."""
+    contiguous = address.stride == 1 and all([v.lanes == 1 for v, _ in indirect])
     fits = frame.lanes * dtype.itemsize <= SPARE_BYTES
-    return predicate is not None and predicate.lanes == 1 and along and fits
+    return predicate is not None and predicate.lanes == 1 and contiguous and fits
 
 
 def _ends_scratch(frame: Frame, name: str, address: Address) -> bool:
@@ -440,9 +439,8 @@ def _vector_store(
     if direct and mask_text is None:
         function.line(f"store {kind} {text}, ptr {target}, align {size}")
         return
-    known = 0 if mask_text is None else _leading_count(mask_text)
-    if direct and stride == 1 and known and not frame.masks:
-        store_pieces(frame, text, target, known, dtype)
+    if direct and stride == 1 and live and not frame.masks:
+        store_pieces(frame, text, target, live, dtype)
         return
     kinds = "ptr" if direct else f"<{lanes} x ptr>"
     suffix = f"{intrinsic_suffix(dtype, lanes)}." + ("p0" if direct else f"v{lanes}p0")
@@ -462,7 +460,7 @@ _FIRST_LANE = "<i1 true, i1 false"
 
 
 def _may_truncate(dtype: np.dtype, mask: Value) -> bool:
-    """Whether LLVM 22 could store too much.
+    """Whether LLVM 22 could write dead lanes of a masked store.
 
     It turns a masked store of truncated integers into a wide scalar store where it finds the mask
     to be a constant with one lane.  Masks of loop tails are either spelt out or truly variable, but
