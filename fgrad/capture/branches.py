@@ -1,7 +1,7 @@
 """L5. `if` on a traced value: both branches are traced, and one of them runs.
 
-Each branch is a closed program of what it reads: nothing that it computes is computed where it is
-not taken, so no derivative of the other branch is taken there either.
+Each branch becomes a program of its own, whose inputs are what it reads.  The branch that is not
+taken is not computed, and neither are its derivatives.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def if_(
     """`if test: then() else: other()`.
 
     Arguments:
-        merged: the variables that the branches bind, and that are wanted afterwards.
-        restored: those that one of them binds and reads.
-        written: arrays that they may write.
-        cells: where the variables are; those of the two functions if it is not given.
+        merged: the variables that a branch binds and that are read after the `if`.
+        restored: other variables that a branch binds and reads; they keep their values.
+        written: arrays that a branch may write.
+        cells: where the variables are; None for the closure cells of the two functions.
     """
     if not is_unknown(test):
         (then if test else other)()
@@ -83,7 +83,7 @@ class _Branches:
     Arguments:
         test: a truth value.
         cells: the variables; the first `count` are wanted afterwards.
-        guessed: arrays that may be written.
+        guessed: arrays that may be written; others are found by tracing.
     """
 
     def __init__(self, test: Tracer, cells: Cells, count: int, guessed: Sequence[object]) -> None:
@@ -116,15 +116,18 @@ class _Branches:
         raise not_recorded("what the branches write is not found")
 
     def _attempt(self, then: Block, other: Block) -> None:
-        first = [self._types(then), self._types(other)]
+        after = [self._values_after(then), self._values_after(other)]
         outcomes = [
             _outcome(name, before, *values)
             for name, before, *values in zip(
-                self.cells.names[: self.count], self.start, *first, strict=False
+                self.cells.names[: self.count], self.start, *after, strict=False
             )
         ]
         avals = [aval for out in outcomes for aval in out.avals]
-        olds: list[dict[int, Tracer]] = [{}, {}]  # for each branch: results that are no new arrays
+        olds: list[dict[int, Tracer]] = [
+            {},
+            {},
+        ]  # for each branch: the result -> the outer array that it is
         programs = [self._traced(block, outcomes, olds[k]) for k, block in enumerate((other, then))]
         results = list(_chosen(self.test, programs, self.roots))
         note("branch")
@@ -145,7 +148,8 @@ class _Branches:
             self._alias(out, k, olds, names[k])
 
     def _alias(self, out: Value, k: int, olds: Sequence[dict[int, Tracer]], name: str) -> None:
-        """Let a result that is no new array in some branch be what it is."""
+        """Note that a result is an array from outside where a branch returns that, so that later
+        writes into one reach the other."""
         found = [old[k] for old in olds if k in old]
         if not isinstance(out, Tracer) or not found:
             return
@@ -155,8 +159,8 @@ class _Branches:
         else:
             is_some(out, [root_of(x) for x in found], name)
 
-    def _types(self, block: Block) -> list[object]:
-        """The variables after a branch; what is traced there is forgotten."""
+    def _values_after(self, block: Block) -> list[object]:
+        """The values of the variables after a branch, by a trace that is not kept."""
         found: list[Any] = []
 
         def ending(_inner: Body) -> list[Value]:
@@ -178,7 +182,7 @@ class _Branches:
         return self._run(block, ending)
 
     def _run(self, block: Block, ending: Callable[[Body], list[Value]]) -> TracedProgram:
-        """A branch as a program of the arrays that are carried."""
+        """Trace a branch, with what it may write as inputs; `ending` makes its results."""
 
         def flat(*inputs: Tracer) -> list[Value]:
             builder = innermost()
@@ -201,7 +205,7 @@ class _Branches:
 
 
 def raised_here(error: Exception) -> CaptureError:
-    """What a block raises that may not run at all."""
+    """The error for an exception in a branch that may not be taken, or a loop that may not run."""
     name = type(error).__name__
     return not_recorded(f"it raises {name} where a traced value decides: {error}")
 
@@ -278,8 +282,8 @@ def _common(a: Aval, b: Aval, name: str) -> Aval:
 def _leaves(
     out: _Outcome, value: object, inner: Body, place: int, olds: dict[int, Tracer]
 ) -> list[Value]:
-    """The results of a branch for a variable, the first of which is number `place`; those that are
-    arrays from outside are noted."""
+    """The results of a branch for one variable, from number `place` on; `olds` gets those that are
+    arrays from outside."""
     if not out.avals or out.parts is None:
         return []
     if value is UNDEFINED:
@@ -301,7 +305,7 @@ def _plain(x: Value | complex) -> Value:
 
 
 def _is_reachable(root: Tracer) -> bool:
-    """Whether no enclosing body must carry an array first."""
+    """Whether no loop or branch between here and the trace of an array has to carry it first."""
     builder = innermost()
     while builder is not None and builder is not root.builder:
         if body_of(builder) is not None:
@@ -313,18 +317,18 @@ def _is_reachable(root: Tracer) -> bool:
 def _chosen(
     test: Tracer, branches: Sequence[TracedProgram], roots: Sequence[Tracer]
 ) -> Sequence[Value]:
-    """The results of the branch that is taken; the first is for False."""
+    """The results of the branch that is taken; `branches` are those for False and True."""
     every: dict[object, Value] = {}
     for branch in branches:
         for key, x in zip(_keys(branch.captured), branch.captured, strict=True):
             every.setdefault(key, x)
-    programs = [_taking(branch, every) for branch in branches]
+    programs = [_with_inputs(branch, every) for branch in branches]
     index = convert(test if test.dtype == bool else test != 0, INT64)
     return _switch(index, programs, [*every.values(), *roots])
 
 
 def _keys(captured: Sequence[object]) -> list[object]:
-    """What tells captured values apart; handles of one value are counted."""
+    """A key for each captured value: its identity, and how many handles of it came before."""
     found: list[Any] = []
     for x in captured:
         key = (id(x.builder), x.index) if isinstance(x, Tracer) else id(x)
@@ -332,8 +336,8 @@ def _keys(captured: Sequence[object]) -> list[object]:
     return found
 
 
-def _taking(branch: TracedProgram, every: dict[object, Value]) -> Program:
-    """A branch that takes all values that any branch captures."""
+def _with_inputs(branch: TracedProgram, every: dict[object, Value]) -> Program:
+    """The program of a branch with `every` value that some branch captures as an input."""
     program, count = branch.program, len(branch.captured)
     own = dict(zip(_keys(branch.captured), program.inputs[:count], strict=True))
     first = [own.get(key) or Var(_aval(x)) for key, x in every.items()]
@@ -345,7 +349,7 @@ def _aval(x: object) -> Aval:
 
 
 def _switch(index: Value, programs: Sequence[Program], operands: Sequence[Value]) -> list[Value]:
-    """The results; what all branches return as they were given it stays itself."""
+    """The results of a switch; one that is the same operand in all branches is that operand."""
     passed = []
     for k in range(len(programs[0].outputs)):
         places = {_place(program, k) for program in programs}
@@ -357,4 +361,5 @@ def _switch(index: Value, programs: Sequence[Program], operands: Sequence[Value]
 
 
 def _place(program: Program, k: int) -> int | None:
+    """The input that result `k` is; None if it is computed."""
     return next((j for j, x in enumerate(program.inputs) if x is program.outputs[k]), None)

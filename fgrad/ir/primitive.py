@@ -1,21 +1,21 @@
 """L1. Primitives: the atoms of the IR, each with all of its mathematics in one object.
 
-A slot is a rule or an explicit `Refusal`; a slot is written once.  The rules re-enter `bind`, so
-every transform composes with every other.  An import that was interrupted runs its module again:
-what one statement has written, that statement may write anew.
+Each slot holds a rule or an explicit `Refusal`, and is written once; only the statement that wrote
+it may write it again, as when an interrupted import runs its module anew.  The rules re-enter
+`bind`, so every transform composes with every other.
 
     type_rule(*avals, **params) -> Aval, or a tuple of them if `multiple`
     evaluate(*arrays, **params) -> array(s): the reference semantics and the eager path, in NumPy
     jvp(primals, tangents, outs, **params) -> tangent(s) of the outputs; a known-zero tangent is
         None, both ways; `outs` are the outputs that were already computed
-    transpose(ct, wanted, *operands, **params) -> a cotangent, or None, for each operand: only for
-        primitives that are linear (`linear_in`).  It may read the shape and dtype of a wanted
-        operand, never its value.  `ct` is a tuple (with None for zero) if `multiple`
+    transpose(ct, wanted, *operands, **params) -> a cotangent, or None, for each operand; only for
+        linear primitives (`linear_in`).  Of a wanted operand it reads the shape and dtype, never
+        the value.  `ct` is a tuple (with None for zero) if `multiple`
     batch(size, operands, dims, **params) -> (out(s), dim(s)): dims[i] is the batched axis or None
 
 `reads` says which values the derivative in each operand reads: places of operands, or `OUT` for the
-result(s).  Of all others a derivative rule may read the shape and dtype alone, and for elementwise
-primitives nothing at all, so that a tape lets go of them while the function runs.
+result(s).  A tape does not keep the other values: of them a derivative rule may read only the shape
+and dtype, and for elementwise primitives not even these.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ DISCRETE = Refusal("has discrete results, so its derivative is zero")
 
 REGISTRY: dict[str, Primitive] = {}
 
-Statement = tuple[str, int]
+Statement = tuple[str, int]  # file and line
 
 
 def registered(name: str, module: str | None) -> Primitive:
-    """The primitive of a name, whose module is imported."""
+    """The primitive of a name, after its module is imported; this is how primitives unpickle."""
     if module is not None:
         load(module)
     return REGISTRY[name]
 
 
 def _statement() -> tuple[Statement | None, str | None]:
-    """The file and line of the statement of a module that is running now, and the name of the
-    module; None outside of one."""
+    """The module-level statement that is being executed, and the name of its module; None twice if
+    no module is being imported."""
     frame = caller()
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
@@ -80,15 +80,16 @@ def reads_others(count: int) -> Reads:
 
 
 class Moves(NamedTuple):
-    """A linear primitive whose rules move and add elements and so do with bool arrays: whether its
-    transpose and its jvp leave zeros where nothing is moved to, whether they add elements, and for
-    which parameters."""
+    """What the rules of a linear primitive that only moves and adds elements do.
 
-    transpose_gaps: bool
+    Such rules also apply to bool arrays: the supports of tangents and cotangents (ops/selected.py).
+    """
+
+    transpose_gaps: bool  # whether the transpose leaves zeros where nothing is moved to
     jvp_gaps: bool
-    transpose_adds: bool
+    transpose_adds: bool  # whether the transpose adds elements
     jvp_adds: bool
-    holds_for: Rule
+    holds_for: Rule  # of the parameters: whether all this is true for them
 
 
 class Primitive:
@@ -97,12 +98,12 @@ class Primitive:
     Arguments:
         name: the word that the printed IR uses; unique.
         traits: what it is, see traits.py; passes read the attributes, which are None if refused.
-        params: the names of its static parameters, in printing order.
-        linear_in: "all" (linear in all operands jointly), "each" (bilinear: in each one alone), a
-            tuple of operand positions it is linear in jointly, a function that says so for the
-            params, or None.
+        params: the names of its static parameters, in the order of printing.
+        linear_in: "all" (jointly linear in all operands), "each" (bilinear), the places of the
+            operands in which it is jointly linear, a function of the params that returns them, or
+            None.
         multiple: whether it returns a tuple of outputs.
-        scalar: the row of the scalar table that computes one element, for elementwise ones.
+        scalar: for elementwise ones, the operation of the scalar table on one element.
         reads: which values the derivative in each operand reads, or a function of the number of
             operands that says so; if it is None, nothing for `linear_in="all"`, the other operand
             for "each", and everything for all others.
@@ -149,7 +150,7 @@ class Primitive:
         self.maps: tuple[Rule | None, ...] = ()  # elementwise derivative maps, one for each operand
         # harmless(k, values): whether the map of operand k makes zero of zero; None if never
         self.harmless: Rule | None = None
-        self.owner: object = None  # of a user's: the function, whose `prim` this is
+        self.owner: object = None  # of a user's primitive: the function that has it as `prim`
         # Read on every eager call, so plain attributes; filled by the setters below.
         self.evaluate_rule: Rule = self._missing("evaluate")
         self.type_of: Rule = self._missing("type_rule")
@@ -197,7 +198,8 @@ class Primitive:
     def unread_by(self, pattern: int) -> Places:
         """The places of the values that no derivative reads.
 
-        The pattern is a number in binary: a leading 1, and a 1 for each operand that is traced.
+        Arguments:
+            pattern: the binary digits 1, and for each operand 1 if it is traced, else 0.
         """
         found = self.unread.get(pattern)
         if found is None:
@@ -257,12 +259,12 @@ class Primitive:
         return self._set("batch", rule)
 
     def refuse(self, slot: str, why: str | Refusal) -> None:
-        """Leave a slot empty on purpose."""
+        """Write the reason why a slot has no rule."""
         refusal = why if isinstance(why, Refusal) else Refusal(why)
         self._set(slot, refusal)
         self.discrete = self.discrete or refusal is DISCRETE
 
 
 def folds(along: Along) -> list[Primitive]:
-    """The primitives that combine the elements along axes in this way."""
+    """The primitives that fold elements along axes in this way: reductions, cumulative ones, ..."""
     return [p for p in REGISTRY.values() if p.fold is not None and p.fold.along is along]

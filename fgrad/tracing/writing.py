@@ -1,4 +1,4 @@
-"""L2. Writes into traced arrays: which trace records the write, and which values it accepts.
+"""L2. Writes into traced arrays: which trace records a write, and which values may be written.
 
 def f(x, seen):          grad(f)(x, seen) in jit: `seen` is an array of the outer trace, and
     seen += 1            grad runs f once: the outer trace writes it
@@ -22,20 +22,23 @@ RUN_ONCE = DIFFERENTIATING | {"vmap", "functionalize"}  # traces of functions th
 
 
 def write_all(x: Tracer, value: Value) -> None:
-    """Replace the value of `x` by one of its shape and dtype; its trace records constants."""
-    builder = writing(x)
+    """Replace the value of `x` by one of its shape and dtype, recorded in `writing_trace(x)`."""
+    builder = writing_trace(x)
     if isinstance(value, Tracer) and value.builder is x.builder and value.index == x.index:
         return  # nothing changes
-    value = _lowered(builder, value)
+    value = _as_value_of(builder, value)
     if isinstance(value, Tracer):
         assign(x, builder.lift(value))
     else:
         assign(x, builder.record(BASIC.convert, (value,), {"dtype": x.dtype}))
 
 
-def writing(x: Tracer) -> Builder:
-    """The trace that writes into `x`: the innermost one, or an enclosing one to which the array
-    belongs, if all traces in between run their function once; else raise a card."""
+def writing_trace(x: Tracer) -> Builder:
+    """The trace that records a write into `x`.
+
+    It is the innermost one, or an enclosing one that `x` belongs to if all traces inside of that
+    one run their function once: else the write would happen another number of times.
+    """
     state = THREAD.state
     if state.bodies and x.builder.live:
         refuse_uncarried(x, innermost())
@@ -59,18 +62,20 @@ def writing(x: Tracer) -> Builder:
     return inner
 
 
-def _lowered(builder: Builder, value: Value) -> Value:
-    """A value of an inner trace, as a value of `builder`."""
+def _as_value_of(builder: Builder, value: Value) -> Value:
+    """A value of a trace inside of `builder`'s, as a value of `builder`; raise a card if it has
+    none there, or one without its derivative."""
     while isinstance(value, Tracer) and value.builder.level > builder.level:
         inner = value.builder
-        carries = inner.what in DIFFERENTIATING and not is_discrete(value)
-        if value.value is None or (carries and depends_on_inputs(value)):
-            raise _of_inner(value)
+        differentiated = inner.what in DIFFERENTIATING and not is_discrete(value)
+        if value.value is None or (differentiated and depends_on_inputs(value)):
+            raise _inner_value_written(value)
         value = value.value
     return value
 
 
-def _of_inner(value: Tracer) -> InPlaceError:
+def _inner_value_written(value: Tracer) -> InPlaceError:
+    """The card for a value that an enclosing trace cannot hold."""
     used, inner = resolve(here()), value.builder
     return InPlaceError(
         f"A value of {inner.what}({inner.name}) was written into an array of an outer function.",

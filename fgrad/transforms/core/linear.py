@@ -45,7 +45,7 @@ class Part(enum.Enum):
 
 
 ZERO, CONSTANT, LINEAR = Part
-_DEEPEST = 16  # equations of an enclosing trace that are asked for a zero
+_DEEPEST = 16  # how many equations of an enclosing trace are followed back to show a zero
 
 
 def check_linear(tape: Tape) -> str | None:
@@ -58,11 +58,12 @@ def check_linear(tape: Tape) -> str | None:
         given = [_part_of(x, v, parts) for x, v in zip(record.operands, record.values, strict=True)]
         prim = record.prim
         lost = [prim.discrete and (x is None or x.dtype.kind in "fc") for x in record.results]
-        found = _results(prim, record.params, given, any(lost), len(record.outs))
+        found = _part_of_results(prim, record.params, given, any(lost), len(record.outs))
         if found is None:
             loc = resolve(record.loc)
-            scaled = [ZERO if part is CONSTANT else part for part in given]
-            affine = _results(prim, record.params, scaled, any(lost), len(record.outs)) is not None
+            homogeneous = [ZERO if part is CONSTANT else part for part in given]
+            sums = _part_of_results(prim, record.params, homogeneous, any(lost), len(record.outs))
+            affine = sums is not None
             which = f"{prim.name} with a constant that is not 0" if affine else prim.name
             return f"{which} at {loc}:  {loc.text()}"
         parts.update(zip(record.outs, found, strict=True))
@@ -73,7 +74,7 @@ def check_linear(tape: Tape) -> str | None:
 
 
 def _part_of(operand: object, value: object, parts: dict[int, Part]) -> Part:
-    """An operand of a record; `value` is what is known of it."""
+    """What an operand of a record is; `value` is its value, as far as it is known."""
     if type(operand) is not int:
         return _of_constant(operand)
     found = parts.get(operand, CONSTANT)
@@ -81,39 +82,41 @@ def _part_of(operand: object, value: object, parts: dict[int, Part]) -> Part:
 
 
 def _of_constant(x: PyTree, depth: int = 0) -> Part:
-    """Whether a value of an enclosing trace is known to be 0, by its value or by how it is made."""
+    """ZERO if a value of an enclosing trace is 0 by its value or equation; else CONSTANT."""
     while type(x) is Tracer and x.value is not None:
         x = x.value
     if type(x) is Tracer:
-        return _of_number(x.builder, x.index, depth)
+        return _of_index(x.builder, x.index, depth)
     known = is_any(x, (np.ndarray, np.generic, bool, int, float, complex))
     return ZERO if known and not np.any(x) else CONSTANT
 
 
-def _of_number(builder: Builder, number: int, depth: int) -> Part:
-    """Whether a value of a trace is 0 by the equations that made it."""
+def _of_index(builder: Builder, index: int, depth: int) -> Part:
+    """ZERO if a value of a trace is 0 by the equations that made it; else CONSTANT."""
     for _, value, inner, _ in builder.captures.values():
-        if inner.index == number:
+        if inner.index == index:
             return _of_constant(value, depth)
-    made = maker_of(builder.records, number)
+    made = maker_of(builder.records, index)
     if made is None or depth == _DEEPEST or made.prim.holds is not None:
         return CONSTANT
     given = [
-        _of_number(builder, x, depth + 1) if type(x) is int else _of_constant(x, depth + 1)
+        _of_index(builder, x, depth + 1) if type(x) is int else _of_constant(x, depth + 1)
         for x in made.operands
     ]
-    found = _results(made.prim, made.params, given, False, 1)
+    found = _part_of_results(made.prim, made.params, given, False, 1)
     return CONSTANT if found is None else found[0]
 
 
-def _results(
+def _part_of_results(
     prim: Primitive, params: EqnParams, given: Sequence[Part], lost: bool, count: int
 ) -> list[Part] | None:
-    """What the results are; None if one depends on linear operands, but not linearly.
+    """What the results of an equation are, for operands that are `given`; None if a result depends
+    on linear operands, but not linearly.
 
     Arguments:
-        lost: whether results are discrete and floats.  Integers and truth values do not count: a
-            function may be linear in pieces.
+        lost: whether a float result is discrete, so that a dependence is lost.  Integers and bools
+            do not count: a function may be piecewise linear.
+        count: the number of results.
     """
     if prim.discrete:
         return None if lost and LINEAR in given else [CONSTANT] * count
@@ -138,7 +141,7 @@ def _results(
 
 
 def _joined(parts: Sequence[Part]) -> Part | None:
-    """A sum of parts, or a choice among them; None if it is linear but for a constant."""
+    """A sum of parts, or a choice among them; None if it is affine: linear plus a constant."""
     if LINEAR in parts:
         return None if CONSTANT in parts else LINEAR
     return CONSTANT if CONSTANT in parts else ZERO
@@ -147,7 +150,7 @@ def _joined(parts: Sequence[Part]) -> Part | None:
 def _of_programs(
     prim: Primitive, params: EqnParams, given: Sequence[Part], count: int
 ) -> list[Part] | None:
-    """The results of what runs programs, of which all must be linear."""
+    """What the results of a call, a choice or a loop are; None if one is not linear."""
     if LINEAR not in given:
         return [CONSTANT] * count
     if prim.holds is Holds.CALL:
@@ -157,6 +160,7 @@ def _of_programs(
     body: Program = params["body"]
     first = params.get("n_cond", 0)
     n_consts = params["n_consts"] if "n_consts" in params else params["n_body"]
+    # The parts of the carry grow until an iteration leaves them as they are.
     now = list(given[first:])
     end = n_consts + params.get("n_carry", len(body.outputs))
     while True:
@@ -183,7 +187,7 @@ def _of_branches(branches: Sequence[Program], given: Sequence[Part]) -> list[Par
 
 
 def _of_program(program: Program, given: Sequence[Part]) -> list[Part] | None:
-    """What the results of a program are; None if one is not linear."""
+    """What the results of a program are, for inputs that are `given`; None if one is not linear."""
     parts: dict[Atom, Part] = dict(zip(program.inputs, given, strict=True))
 
     def part(x: Atom) -> Part:
@@ -192,7 +196,7 @@ def _of_program(program: Program, given: Sequence[Part]) -> list[Part] | None:
     for eqn in program.eqns:
         lost = eqn.prim.discrete and any([v.aval.dtype.kind in "fc" for v in eqn.outputs])
         operands = [part(x) for x in eqn.inputs]
-        found = _results(eqn.prim, eqn.params, operands, lost, len(eqn.outputs))
+        found = _part_of_results(eqn.prim, eqn.params, operands, lost, len(eqn.outputs))
         if found is None:
             return None
         parts.update(zip(eqn.outputs, found, strict=True))
@@ -210,8 +214,7 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
         A function of a cotangent of the result; it returns a tuple with one for each argument.
 
     Raises:
-        MissingRuleError: if `fun` is not linear, or linear but for a constant; the card names the
-                line.
+        MissingRuleError: if `fun` is not linear, or affine; the card names the line.
 
     Example:
         >>> import numpy as np, fgrad
@@ -244,14 +247,14 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
             raise ArgumentError(
                 f"linear_transpose: the cotangent has structure {ct_tree}, the result {out_tree}."
             )
-        pulled = pull(tape, [_like(ct, aval_of(y)) for ct, y in zip(cts, outs, strict=True)])
+        pulled = pull(tape, [_cotangent(ct, aval_of(y)) for ct, y in zip(cts, outs, strict=True)])
         found = [zeros_like(a) if ct is None else ct for ct, a in zip(pulled, avals, strict=True)]
         return tree.unflatten(in_tree, map(lower, found))
 
     made = named_like(transposed, fun, "linear_transpose")
-    likenesses = [Aval(a.shape, a.dtype, is_weak(x)) for a, x in zip(avals, leaves, strict=True)]
+    examples = [Aval(a.shape, a.dtype, is_weak(x)) for a, x in zip(avals, leaves, strict=True)]
     return with_recipe(
-        made, Recipe(linear_transpose, (fun, *tree.unflatten(in_tree, likenesses)), {})
+        made, Recipe(linear_transpose, (fun, *tree.unflatten(in_tree, examples)), {})
     )
 
 
@@ -261,7 +264,8 @@ def _aval(x: PyTree) -> Aval:
     return aval_of(as_value(x)).strong()
 
 
-def _like(ct: object, aval: Aval) -> Value:
+def _cotangent(ct: object, aval: Aval) -> Value:
+    """The user's cotangent of a result, as an array of its shape."""
     value = as_value(ct, "a cotangent")
     if tuple(value.shape) != aval.shape:
         raise ArgumentError(

@@ -1,7 +1,7 @@
 """L4. Run user functions (custom rules, checkpoint bodies) in the context enclosing a trace.
 
-An equation is evaluated in the context that encloses its trace.  If it calls a user
-function, the function runs there too, with the trace *hidden*: a tracer of a hidden trace that
+An equation is evaluated in the context that encloses its trace, *beneath* the trace.  If it calls a
+user function, the function runs there too, with the trace *hidden*: a tracer of a hidden trace that
 the function closes over counts as its value, unless a derivative would get lost.
 """
 
@@ -37,9 +37,11 @@ from fgrad.typing import PyTree
 
 
 class _Hidden(threading.local):
-    """The hidden traces while this thread runs user code; how derivatives are treated of values it
-    closes over: "refused", "stopped" where that counts as a constant, or "open" if it is not known
-    yet."""
+    """The traces that are hidden while this thread runs user code.
+
+    `derivatives` says what becomes of a derivative by a value that the code closes over: it is
+    "refused" by a card, "stopped" (the value counts as a constant), or "open" (not decided yet).
+    """
 
     builders: tuple[Builder, ...] = ()
     derivatives: str = "refused"
@@ -76,7 +78,8 @@ def derivatives(are: str) -> Generator[None]:
 
 
 def unhidden(x: Value, of: str) -> Value:
-    """What a captured value is beneath the hidden traces; a card if its derivative got lost."""
+    """A captured value in the context that encloses the hidden traces; raise a card if it is
+    differentiated there, and that derivative would get lost."""
     refused = HIDDEN.derivatives == "refused"
     while type(x) is Tracer and x.builder in HIDDEN.builders:
         if refused and x.builder.what in DIFFERENTIATING and depends_on_inputs(x):
@@ -113,7 +116,7 @@ def closure_card(of: str, rows: Sequence[Row]) -> CustomRuleError:
 
 
 class Beneath(Builder):
-    """A builder of user code beneath hidden traces.
+    """A builder of user code that runs in the context enclosing the hidden traces.
 
     An `abstract` one is there for its program: values are known where they are plain arrays.
     Unless the program has a derivative of its own, `origins` says what these stand for.
@@ -126,7 +129,7 @@ class Beneath(Builder):
         self.abstract = abstract
 
     def capture(self, outer: Tracer) -> Tracer:
-        """The stand-in of a captured value, or of what it is beneath the hidden traces."""
+        """The stand-in of a captured value, or of its value in the enclosing context."""
         given = outer if self.around is None else own(self.around, outer)
         if id(outer) in self.captures or not given.builder.live:
             return super().capture(outer)
