@@ -60,6 +60,13 @@ class UserForm:
         self.fun = fun
         self.kept: tuple[Callable[..., Any], CodeType, object, object] | None = None
 
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Any:
+        return self.fun(*args, **kwargs)
+
+    def with_function(self, fun: Callable[..., PyTree]) -> UserForm:
+        """The same of a twin of the function, which finds tracers outside of it."""
+        return UserForm(fun)
+
     def within(self, builder: Builder) -> Callable[..., Any]:
         """What is called in the trace of `builder`."""
         fun, kept = self.fun, self.kept
