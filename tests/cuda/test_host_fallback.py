@@ -18,6 +18,7 @@ import fgrad.scipy.special as special
 from fgrad import device_put, grad, lax, vmap
 from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
+from fgrad.ops.checked import ASSERTION, checked
 
 jit: Any = fgrad.jit
 A = np.abs(V) + 0.5
@@ -117,6 +118,15 @@ def test_what_is_raised_on_the_host_reaches_the_caller() -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError, match="not today"):
             f(A)
+
+
+def test_what_is_asserted_is_not_passed_over() -> None:
+    f = jit(lambda x: checked(x * 2, x > 0, ASSERTION.format("x > 0", "")) + 1, device="cuda")
+    check(f(A), A * 2 + 1)
+    with pytest.raises(AssertionError, match="x > 0"):
+        f(-A)
+    with config.override(host_fallback=False), pytest.raises(UnsupportedDeviceError):
+        f(A)
 
 
 def test_without_the_setting_it_is_a_card() -> None:

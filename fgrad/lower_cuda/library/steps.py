@@ -116,8 +116,11 @@ def _complex_parts(parts: ComplexParts, step: LibraryStep) -> Calls:
     return plan.finish()
 
 
-def _copy_unchecked(routine: MatrixRoutine, step: LibraryStep) -> Calls:
-    """`in_range` as a plain copy of integers, since kernels cannot raise.  Buffers: n, copy."""
+def _check(routine: MatrixRoutine, step: LibraryStep) -> Calls | None:
+    """`in_range` as a plain copy of integers, since kernels cannot raise (buffers: n, copy); None
+    for `checked`, as nothing that the user asserts is passed over."""
+    if routine.name == "checked":
+        return None
     params = dict(routine.params)
     kind = f"i{8 * params['dtype'].itemsize}"
 
@@ -197,7 +200,7 @@ LIBRARY_CUDA: dict[type, Callable[[Any, LibraryStep], Calls | None]] = {
     RowTop: lambda top, _: top_calls(top),
     RowSearch: lambda search, _: search_calls(search),
     ComplexParts: _complex_parts,
-    MatrixRoutine: _copy_unchecked,
+    MatrixRoutine: _check,
     Evaluation: _host,
 }
 
