@@ -235,7 +235,7 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
             ]
             out_leaves, out_tree = flatten(user_form(fun)(*tree.unflatten(in_tree, inputs)))
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in out_leaves]
-            tape = Tape(builder, outs)
+            tape = Tape(builder, outs, exact=True)  # arrays made inside have no cotangents
         builder.release()
         problem = check_linear(tape)
         if any([type(x) is not Tracer and _of_constant(x) is CONSTANT for x in outs]):
