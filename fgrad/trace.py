@@ -2,9 +2,8 @@
 
 `bind(prim, *operands, **params)` evaluates with NumPy when no operand is a tracer.  Otherwise the
 innermost builder that owns an operand records an equation.  A tracer of an enclosing builder that
-is used inside becomes a captured input of the inner one: that alone makes nested transforms,
-closures and perturbation confusion come out right, and it is also all of partial evaluation: what
-a linear function captures while it is traced are its residuals.
+is used inside becomes a captured input of the inner one: nested transforms, closures and partial
+evaluation follow, as what a linear function captures are its residuals.
 
 An eager builder (grad, vjp, jvp, linearize, vmap) carries values: each equation whose operands are
 known is evaluated in the enclosing context while it is recorded.  `jit` builders carry none.
