@@ -35,8 +35,9 @@ _CHECKS = _Checks()
 
 @contextmanager
 def checking(on: bool = True) -> Iterator[None]:
-    """Traced indices are checked, or not."""
-    before, _CHECKS.on = _CHECKS.on, on
+    """Traced indices are checked, where `on` says so or they are around it."""
+    before = _CHECKS.on
+    _CHECKS.on = before or on
     try:
         yield
     finally:

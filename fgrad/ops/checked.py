@@ -15,7 +15,9 @@ from fgrad.errors import BoundsError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Eqn, Program
 from fgrad.ir.traits import Host, Rounding
+from fgrad.ir.walk import programs_in
 from fgrad.ops.families import BROADCAST, finish_elementwise, same_dtype
 from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.typing import Operand
@@ -125,3 +127,12 @@ def in_range_of(x: Tracer, dtype: np.dtype) -> Value:
     out: Any = in_range(x, int(limits.min), int(limits.max), OVERFLOW.format(dtype))
     out.weak = True
     return out
+
+
+def has_checks(program: Program) -> bool:
+    """Whether a program, or one in it, checks values when it runs."""
+    return program.derived("has checks", lambda: any(map(_is_or_has_check, program.eqns)))
+
+
+def _is_or_has_check(eqn: Eqn) -> bool:
+    return eqn.prim in (checked_p, in_range_p) or any(map(has_checks, programs_in(eqn.params)))

@@ -20,6 +20,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import programs_in, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
+from fgrad.ops.checked import has_checks
 from fgrad.typing import EqnParams
 
 _MOST_SCANNED = 1 << 16  # elements of a constant whose least and largest are found
@@ -46,19 +47,9 @@ Rule = Callable[[Sequence[Range], EqnParams], Range]
 
 def ranges(program: Program) -> Program:
     """The program without checks that always pass."""
-    if not _has_checks(program):
+    if not has_checks(program):
         return program
     return Walk(program, [_limits(v.aval) for v in program.inputs]).rewritten()
-
-
-def _has_checks(program: Program) -> bool:
-    return program.derived("has checks", lambda: any(map(_is_or_has_check, program.eqns)))
-
-
-def _is_or_has_check(eqn: Eqn) -> bool:
-    return eqn.prim in (prims.checked, prims.in_range) or any(
-        map(_has_checks, programs_in(eqn.params))
-    )
 
 
 def _limits(aval: Aval) -> Range | None:
@@ -332,7 +323,7 @@ def _scan(eqn: Eqn, given: list[Range | None]) -> Inner:
     walk = Walk(body, [*given[:n_consts], *carry, *given[end:]])
     last = [_union(x, y) for x, y in zip(given[n_consts:end], walk.outputs, strict=False)]
     outs = [*last, *walk.outputs[p["n_carry"] :]]
-    return {"body": walk.rewritten() if _has_checks(body) else body}, outs
+    return {"body": walk.rewritten() if has_checks(body) else body}, outs
 
 
 def _while(eqn: Eqn, given: list[Range | None]) -> Inner:
@@ -348,7 +339,7 @@ def _while(eqn: Eqn, given: list[Range | None]) -> Inner:
     carry = _carries(body, given[n_cond:], n_body, n, None, limits)
     walk = Walk(body, [*given[n_cond:first], *carry])
     outs = [_union(x, y) for x, y in zip(given[first:], walk.outputs, strict=False)]
-    return {"body": walk.rewritten() if _has_checks(body) else body}, outs
+    return {"body": walk.rewritten() if has_checks(body) else body}, outs
 
 
 def _switch(eqn: Eqn, given: list[Range | None]) -> Inner:
@@ -356,7 +347,7 @@ def _switch(eqn: Eqn, given: list[Range | None]) -> Inner:
     outs = walks[0].outputs
     for walk in walks[1:]:
         outs = [_union(x, y) for x, y in zip(outs, walk.outputs, strict=True)]
-    has = [_has_checks(walk.program) for walk in walks]
+    has = [has_checks(walk.program) for walk in walks]
     branches = tuple([w.rewritten() if h else w.program for w, h in zip(walks, has, strict=True)])
     return {"branches": branches if any(has) else eqn.params["branches"]}, outs
 

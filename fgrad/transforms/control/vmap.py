@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Program
+from fgrad.ops.checked import has_checks
 from fgrad.ops.control import Role, scan, scan_p, switch, switch_p, while_loop, while_p
-from fgrad.ops.elementwise import eq, le, select
+from fgrad.ops.elementwise import eq, ge, le, select
 from fgrad.ops.families import batch_first
 from fgrad.ops.reduce import reduce_any
 from fgrad.ops.shape import broadcast, move_axis
 from fgrad.trace import Value, run
 from fgrad.transforms.control.common import Dims, Values, split_list
+from fgrad.transforms.control.guards import guarded
 from fgrad.transforms.core.derived_programs import (
     batched_program,
     derived_program,
@@ -103,13 +105,19 @@ def _(
     if not lanes:
         return while_loop(test.program, derived, cc, c, k, max_steps), outs
 
+    if has_checks(body):
+        all_found = [0, *found]
+        inner, _ = _batched_body(guarded(body), size, all_found, found[n_body:])
+    else:
+        inner = None
+
     def any_lane(*values: Value) -> list[Value]:
         return [reduce_any(run(test.program, values)[0], (0,))]
 
     def masked(*values: Value) -> list[Value]:
         cc, c, old = split_list(values, n_cond, n_body)
         (go,) = run(test.program, [*cc, *old])
-        new = run(derived, [*c, *old])
+        new = run(derived, [*c, *old]) if inner is None else run(inner, [go, *c, *old])
         return [
             select(go if a.ndim == 1 else broadcast(go, a.shape, (0,)), a, b)
             for a, b in zip(new, old, strict=True)
@@ -134,9 +142,9 @@ def _(
 ) -> tuple[tuple[Value, ...], list[int | None]]:
     index, *xs = operands
     own = tuple(dims[1:])
-    derived = [batched_program(branch, size, own) for branch in branches]
     if dims[0] is not None:
-        return _all_branches(size, index, xs, [(d.program, d.dims) for d in derived])
+        return _all_branches(size, index, xs, branches, own)
+    derived = [batched_program(branch, size, own) for branch in branches]
     has = [
         any([d is not None for d in column])
         for column in zip(*[p.dims for p in derived], strict=True)
@@ -147,20 +155,25 @@ def _(
 
 
 def _all_branches(
-    size: int, index: Value, xs: Values, derived: Sequence[tuple[Program, Dims]]
+    size: int, index: Value, xs: Values, branches: Sequence[Program], own: Dims
 ) -> tuple[tuple[Value, ...], list[int | None]]:
     """Each lane has its own branch: all are computed, and one is selected."""
     chosen: list[Value] = []
-    last = len(derived) - 1
-    for n in reversed(range(len(derived))):
-        program, dims = derived[n]
-        outs = [batch_first(size, y, d) for y, d in zip(run(program, xs), dims, strict=True)]
+    last = len(branches) - 1
+    for n, branch in reversed(list(enumerate(branches))):
+        mine = (ge if n == last else le if n == 0 else eq)(index, INT64.type(n))
+        if has_checks(branch):
+            derived = batched_program(guarded(branch), size, (0, *own))
+            ys = run(derived.program, [mine, *xs])
+        else:
+            derived = batched_program(branch, size, tuple(own))
+            ys = run(derived.program, xs)
+        outs = [batch_first(size, y, d) for y, d in zip(ys, derived.dims, strict=True)]
         if n == last:
             chosen = outs
             continue
-        first = (le if n == 0 else eq)(index, INT64.type(n))
         chosen = [
-            select(first if y.ndim == 1 else broadcast(first, y.shape, (0,)), y, other)
+            select(mine if y.ndim == 1 else broadcast(mine, y.shape, (0,)), y, other)
             for y, other in zip(outs, chosen, strict=True)
         ]
     return tuple(chosen), [0] * len(chosen)
