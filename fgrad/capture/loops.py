@@ -9,7 +9,7 @@ that is traced.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from types import FunctionType
 from typing import Any
 
@@ -472,12 +472,14 @@ def finish(
     """
     count = len(results) - len(roots)
     each = iter(results[:count])
-    same: dict[int, Value] = {}
+    same: dict[tuple[int, int], Value] = {}  # after a turn, and before it where there may be none
+    twins: dict[int, list[Value]] = {}  # of one array after a turn, and of several before
     values = []
     for slot, after in zip(plan.slots, outcome.values, strict=True):
         if slot.parts is None:
             values.append(slot.start)
             continue
+        undefined = not surely and slot.name in outcome.fresh and not is_internal(slot.name)
         leaves = []
         for first, last in zip(slot.parts.leaves, parts_of(after).leaves, strict=True):
             if not is_number(first):
@@ -487,20 +489,28 @@ def finish(
             if surely and not isinstance(last, (Tracer, np.ndarray)):
                 leaves.append(last)
                 continue
-            if id(last) not in same or not is_array(last):
-                same[id(last)] = _result(out, aval_of_value(first))
-            leaves.append(same[id(last)])
-        undefined = not surely and slot.name in outcome.fresh and not is_internal(slot.name)
+            key = id(last), 0 if surely else id(first)
+            if key not in same or not is_array(last):
+                same[key] = _result(out, aval_of_value(first))
+                twins.setdefault(id(last), []).extend([] if undefined else [same[key]])
+            leaves.append(same[key])
         values.append(UNDEFINED if undefined else slot.parts.together(leaves))
     plan.cells.set(values)
     for slot, value in zip(plan.slots, values, strict=True):
         olds = [*outcome.outside.get(slot.name, ()), *([] if surely else plan.others(slot))]
-        for leaf in parts_of(value).leaves if olds else ():
+        for leaf in parts_of(value).leaves:
             if is_array(leaf):
-                is_some(leaf, olds, slot.name)
+                is_some(leaf, [*olds, *_twins_before(leaf, twins.values())], slot.name)
     for root, out in zip(roots, results[count:], strict=True):
         if out is not root:
             write_all(root, out)
+
+
+def _twins_before(x: object, twins: Iterable[Sequence[Value]]) -> list[Tracer]:
+    """The arrays that are the same one as `x` if a step was taken, and came before it."""
+    found = next((own for own in twins if any([x is y for y in own])), [])
+    before = takewhile(lambda y: y is not x, found)
+    return [y for y in before if isinstance(y, Tracer) and is_array(y)]
 
 
 def _result(x: Value, aval: Aval) -> Value:

@@ -380,6 +380,34 @@ def shape_of_an_argument(x: Any, n: Any) -> Any:
     return y
 
 
+def names_of_one_array_after_a_turn(a: Any, k: Any) -> Any:
+    y, u, z = np.full(6, a), np.ones(6), (np.zeros(6), np.zeros(6))
+    for i in range(k):
+        u = np.sin(a + np.arange(6.0) * i)
+        y = u
+        z = (u, y)
+    return y, u, z[0], z[1]
+
+
+def the_same_while_a_condition_holds(a: Any, k: Any) -> Any:
+    y, u = np.full(6, a), np.ones(6)
+    i = 0
+    while i < k:
+        u = np.sin(a + np.arange(6.0) * i)
+        y = u
+        i += 1
+    return y, u
+
+
+def and_one_of_them_is_written(a: Any, k: Any) -> Any:
+    y, u = np.full(6, a), np.ones(6)
+    for i in range(k):
+        u = np.sin(a + np.arange(6.0) * i)
+        y = u
+    y[0] = 7.0 * a
+    return y, u
+
+
 PROGRAMS: dict[Callable[..., Any], tuple[Any, ...]] = {
     smooth: (X,),
     newton: (2.0,),

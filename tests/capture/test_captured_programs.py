@@ -11,19 +11,27 @@ import pytest
 from captured_programs import (
     PROGRAMS,
     X,
+    and_one_of_them_is_written,
     cholesky,
+    names_of_one_array_after_a_turn,
     newton,
     product,
     roots,
     rows_are_written,
     smooth,
     swapped_buffers,
+    the_same_while_a_condition_holds,
 )
 
 import fgrad
 from fgrad import tree
 from fgrad.errors import CaptureError, TracedBoolError
 
+NAMES_OF_ONE_ARRAY = [
+    names_of_one_array_after_a_turn,
+    the_same_while_a_condition_holds,
+    and_one_of_them_is_written,
+]
 CASES = pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
 
 
@@ -45,6 +53,16 @@ def test_values_are_those_of_python(program: Callable[..., Any]) -> None:
     for x, y in zip(tree.leaves(want), tree.leaves(got), strict=True):
         assert np.shape(x) == np.shape(y)
         np.testing.assert_allclose(y, x, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 7])
+@pytest.mark.parametrize("program", NAMES_OF_ONE_ARRAY, ids=lambda f: f.__name__)
+def test_names_of_one_array_after_any_number_of_turns(
+    program: Callable[..., Any], turns: int
+) -> None:
+    want, got = program(2.0, turns), fgrad.jit(program)(2.0, turns)
+    for x, y in zip(want, got, strict=True):
+        np.testing.assert_allclose(y, x)
 
 
 @CASES
