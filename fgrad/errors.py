@@ -177,6 +177,10 @@ class CaptureError(FgradError, TypeError):
     located = True
 
 
+class TracedTextError(CaptureError):
+    """The text of a traced value was asked for in a loop or a branch."""
+
+
 class ShapeError(FgradError, ValueError):
     """The shapes of operands do not fit together."""
 

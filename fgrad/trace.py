@@ -38,8 +38,9 @@ from fgrad.tracing.tables import (
     ufunc_methods,
     unsupported_card,
 )
+from fgrad.tracing.texts import text_asked
 from fgrad.tracing.thread_state import THREAD, Hides, State
-from fgrad.tracing.trace_errors import ASKED, leaked, needs_value, outlived, show_card
+from fgrad.tracing.trace_errors import leaked, needs_value, outlived, show_card
 from fgrad.typing import Array, DType, DTypeLike, Operators, PyTree
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
@@ -127,8 +128,7 @@ class Tracer(Operators if TYPE_CHECKING else object):
         value = concrete(self)
         if not self.builder.live and value is not None:
             return repr(value)
-        if value is None and ASKED.note is not None:
-            ASKED.note(self)
+        text_asked(self, value)
         known = "" if value is None else f" = {value!r}"
         return f"Tracer({self.aval}{known})"
 

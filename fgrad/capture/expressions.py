@@ -18,6 +18,10 @@ CAPTURE = "capture_"  # the name of the operators in rewritten code
 LEFT_ALONE = frozenset({"super", "locals", "globals", "eval", "exec", "vars", "dir"})
 FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir"})
 
+SHOWING = frozenset({
+    "print", "debug", "info", "warn", "warning", "error", "critical", "exception", "log_message",
+})  # fmt: skip
+
 Rewrite = Callable[[ast.FunctionDef], ast.FunctionDef]
 
 
@@ -62,6 +66,8 @@ class Expressions(ast.NodeTransformer):
                 placed(node, node)
             return node
         self.generic_visit(node)
+        if _shows(node.func):
+            node.args = [_shown(x) for x in node.args]
         node.func = placed(operator_call("called", node.func), node.func)  # type: ignore[assignment]
         return node
 
@@ -212,6 +218,12 @@ class Expressions(ast.NodeTransformer):
                 )
         return [*new, node]
 
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        self.generic_visit(node)
+        if node.exc is not None:
+            node.exc = _shown(node.exc)
+        return node
+
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
         message = later(node.msg or ast.Constant(None))
@@ -236,6 +248,31 @@ def _needs_operator(target: ast.expr) -> bool:
     if isinstance(target, (ast.Tuple, ast.List)):
         return any([_needs_operator(part) for part in target.elts])
     return isinstance(target, (ast.Subscript, ast.Attribute))
+
+
+def _shows(function: ast.expr) -> bool:
+    """Whether a call shows its arguments to somebody, by its name: `print(f"{x}")`, a log."""
+    if isinstance(function, ast.Name):
+        return function.id in SHOWING
+    return isinstance(function, ast.Attribute) and function.attr in SHOWING
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether a part of an expression makes a text."""
+    if isinstance(node, ast.Name):
+        return node.id in ("str", "repr", "ascii", "format")
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("format", "join")
+    return isinstance(node, (ast.JoinedStr, ast.Mod))
+
+
+def _shown(node: ast.expr) -> ast.expr:
+    """An expression in which traced values have texts, if it makes any."""
+    parts = list(ast.walk(node))
+    bound = any([isinstance(part, (ast.NamedExpr, ast.Starred)) for part in parts])
+    if bound or not any([_is_text(part) for part in parts]):
+        return node
+    return placed(operator_call("shown", later(node)), node)  # type: ignore[return-value]
 
 
 def _is_constant(index: ast.expr) -> bool:

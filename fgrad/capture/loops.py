@@ -9,6 +9,7 @@ that is traced.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice, takewhile
 from types import FunctionType
 from typing import Any
@@ -28,7 +29,7 @@ from fgrad.capture.values import (
     is_unknown,
     parts_of,
 )
-from fgrad.errors import CaptureError, FgradError
+from fgrad.errors import CaptureError, FgradError, TracedTextError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Program
 from fgrad.numpy.promote import reshape, strong
@@ -37,6 +38,7 @@ from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import Body, Written
 from fgrad.tracing.record import TracedProgram
+from fgrad.tracing.texts import textless
 from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
 from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
@@ -69,15 +71,22 @@ def for_(
     cells = Cells(names, body)
     sole = cells.sole()
     rolled = _Rolled(cells, sole, written, body, steps, stop)
+    plain = nullcontext
     try:
         done = rolled.run()
     except Exception as error:
         if known is None or known > MOST_UNROLLED:
             raise
         note("unrolled", _why(error))
-        done = False
+        done, plain = False, _written_out(error)
     if not done:
-        _run_each(islice(steps, rolled.first, None), stop, body, names)
+        with plain():
+            _run_each(islice(steps, rolled.first, None), stop, body, names)
+
+
+def _written_out(error: Exception) -> Callable[[], AbstractContextManager[None]]:
+    """The context of a loop that is written out: what has no text has none there either."""
+    return textless if isinstance(error, TracedTextError) else nullcontext
 
 
 def _why(error: Exception) -> str:
@@ -119,6 +128,7 @@ def while_(
     test: Callable[[], object], body: FunctionType, names: Sequence[str], written: Sequence[str]
 ) -> None:
     """`while test(): body()`."""
+    plain = nullcontext
     if rolls():
         first = test()
         known = not is_unknown(first)
@@ -133,6 +143,13 @@ def while_(
             if not known:
                 raise
             note("unrolled", _why(error))
+            plain = _written_out(error)
+    with plain():
+        _run_while(test, body)
+
+
+def _run_while(test: Callable[[], object], body: FunctionType) -> None:
+    """Step by step, as Python does."""
     count = 0
     while test():
         body()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from fgrad.base.provided import Provided
 from fgrad.config import config
-from fgrad.errors import CaptureError, FgradError
+from fgrad.errors import CaptureError, FgradError, TracedTextError
 from fgrad.trace import Builder, innermost
 from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import PyTree
@@ -110,7 +110,7 @@ def captured_or_plain(trace: Callable[[], Result], wanted: bool | None) -> Resul
         with capturing(True):
             return trace()
     except Exception as error:
-        if not state.rewritten:
+        if not state.rewritten or isinstance(error, TracedTextError):
             raise
         refused = error
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import CodeType
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from fgrad.base.source import Loc, RawLoc
@@ -18,7 +19,8 @@ class State:
     loops and branches that are being traced (`carried.py`)."""
 
     __slots__ = (
-        "bodies", "builder", "captures", "closed", "loc", "opened", "rewritten", "rule", "via",
+        "bodies", "builder", "captures", "closed", "loc", "opened", "rewritten", "rule", "shown",
+        "textless", "via",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -30,6 +32,8 @@ class State:
         self.loc: RawLoc | Loc | None = None
         self.closed: Builder | None = None
         self.rule = False
+        self.shown: CodeType | None = None  # where traced values have texts (`texts.py`)
+        self.textless = False  # whether they have none elsewhere
         self.via: tuple[str, ...] = ()
 
 
