@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,19 @@ def changes(x: Any) -> None:
     body = innermost_body()
     if body is not None and id(x) not in body.made:
         raise not_recorded(f"the body changes a {type(x).__name__}")
+
+
+def made_cell(variable: FunctionType) -> None:
+    """A variable of a function that is called here, which functions in it bind."""
+    for cell in variable.__closure__ or ():
+        made(cell)
+
+
+def changes_cell(name: str, variable: FunctionType) -> None:
+    """Refuse a call that binds a variable of a function from outside of the body."""
+    body = innermost_body()
+    if body is not None and any([id(cell) not in body.made for cell in variable.__closure__ or ()]):
+        raise not_recorded(f"the body calls what changes {name}, which is nonlocal")
 
 
 def effect(what: str) -> None:

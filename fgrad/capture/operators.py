@@ -16,7 +16,7 @@ for _name in ("both", "any_of", "not_", "either", "chained", "assert_"):
     setattr(OPERATORS, _name, getattr(conditions, _name))
 for _name in (
     "item", "set_item", "change_item", "changed", "set_attribute", "change_attribute", "made",
-    "changes", "effect",
+    "changes", "effect", "made_cell", "changes_cell",
 ):  # fmt: skip
     setattr(OPERATORS, _name, getattr(elements, _name))
 

@@ -108,7 +108,8 @@ class _Function:
         self.later = read_later(body)
         new, carried = self.block(body, NONE)
         own = carried - {a.arg for a in parameters} - self.outside
-        node.body = [*_declared(own, node), *new] or at([ast.Pass()], node)
+        cells = at(_cells(node, self.outside - self.globals), node)
+        node.body = [*_declared(own, node), *cells, *new] or at([ast.Pass()], node)
         return node
 
     def block(self, statements: Block, after: Names) -> tuple[Block, Names]:
@@ -234,6 +235,21 @@ class _Function:
         for item in getattr(s, "items", []):
             item.context_expr = self.expressions.visit(item.context_expr)
         return [s], shared
+
+
+def _cells(node: ast.FunctionDef, outside: Names) -> Block:
+    """Statements that name the variables of an enclosing function which a function binds, and those
+    of its own which functions in it bind."""
+    inner = [part for part in ast.walk(node) if isinstance(part, ast.Nonlocal)]
+    parameters = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+    bound = stored(node.body)
+    own = frozenset([n for part in inner for n in part.names]) & (bound | parameters) - outside
+    calls = [operator_call("made_cell", later(load(name))) for name in sorted(own)]
+    calls += [
+        operator_call("changes_cell", ast.Constant(name), later(load(name)))
+        for name in sorted(bound & outside)
+    ]
+    return [ast.Expr(call) for call in calls]
 
 
 def _inner(node: ast.FunctionDef) -> ast.FunctionDef:
