@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
+from fgrad.base.frames import entries_of
 from fgrad.base.provided import Provided
+from fgrad.base.source import Loc
 from fgrad.config import config
 from fgrad.errors import CaptureError, FgradError, TracedTextError
 from fgrad.trace import Builder, innermost
@@ -31,6 +33,19 @@ def not_recorded(why: str) -> CaptureError:
             ("write", "fgrad.explain_capture(f)(*args)      what became of each loop and branch"),
         ),
     )
+
+
+def without_value(error: NameError) -> Exception:
+    """The error for a variable without a value: a card where a traced value may be the reason."""
+    is_local = isinstance(error, UnboundLocalError) or "free variable" in str(error)
+    if not is_local or not THREAD.state.rewritten:
+        return error
+    card = not_recorded(f"a variable may have no value: {error}")
+    last = list(entries_of(error.__traceback__))[-1]
+    code = last.tb_frame.f_code
+    used = Loc(code.co_filename, last.tb_lineno, code.co_name)
+    rows = [row for row in card.rows if row[0] != "used"]
+    return CaptureError(card.headline, (("used", f"{used}:  {used.text()}"), *rows))
 
 
 def rolls() -> bool:

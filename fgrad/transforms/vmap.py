@@ -23,7 +23,7 @@ from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Builder, Tracer, Value
-from fgrad.tracing.capturing import user_form
+from fgrad.tracing.capturing import user_form, without_value
 from fgrad.tracing.layouts import orders_known
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.draws import Draws
@@ -108,13 +108,13 @@ def vmap(
                 out = user_form(of_example)(*call[0], **call[1])
                 out_leaves, out_tree = flatten(out)
                 store = shared.after(out_leaves)
-                outs = [
-                    builder.lift(as_value(x, f"a result of {function_name(fun)}"))
-                    for x in out_leaves
-                ]
+                what = f"a result of {function_name(fun)}"
+                outs = [builder.lift(as_value(x, what)) for x in out_leaves]
                 draws.check(f"vmap({function_name(fun)})")
                 records, mapped = builder.records, builder.inputs
                 orders = orders_known(outs)
+        except NameError as error:
+            raise without_value(error) from None
         finally:
             builder.release()
         env = _mapped(mapped, values, axes)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from captured_programs import (
     PROGRAMS,
+    A,
     X,
     and_one_of_them_is_written,
     cholesky,
@@ -184,6 +185,30 @@ def test_a_variable_that_may_have_no_value_is_refused() -> None:
 
     with pytest.raises(TracedBoolError, match="hit"):
         fgrad.jit(last_above)(X)
+
+
+def test_a_variable_that_lanes_may_leave_without_a_value_is_refused() -> None:
+    def first_above(x: Any) -> Any:
+        for v in x:
+            if v > 0.5:
+                found = v
+                break
+        else:
+            found = -1.0
+        return found
+
+    with pytest.raises(CaptureError, match=r"return found[^~]*'found'"):
+        fgrad.vmap(first_above)(A)
+
+
+def test_a_name_that_is_nowhere_is_a_name_error() -> None:
+    def lost(x: Any) -> Any:
+        for v in x:
+            nowhere(v)  # type: ignore[name-defined]  # noqa: F821
+        return x
+
+    with pytest.raises(NameError, match="nowhere"):
+        fgrad.vmap(lost)(A)
 
 
 def test_results_of_another_shape_in_each_branch_are_refused() -> None:
