@@ -134,7 +134,8 @@ def captured_or_plain(trace: Callable[[], Result], wanted: bool | None) -> Resul
         with capturing(False):
             return trace()
     except Exception as plain:
-        raise _shown(refused, plain) from None
+        shown = _shown(refused, plain)
+        raise shown from shown.__cause__  # NumPy's error may come of a card
 
 
 def _shown(refused: Exception, plain: Exception) -> Exception:

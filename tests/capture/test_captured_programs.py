@@ -26,7 +26,7 @@ from captured_programs import (
 
 import fgrad
 from fgrad import tree
-from fgrad.errors import CaptureError, TracedBoolError
+from fgrad.errors import CaptureError, FgradError, TracedBoolError
 
 NAMES_OF_ONE_ARRAY = [
     names_of_one_array_after_a_turn,
@@ -209,6 +209,24 @@ def test_a_name_that_is_nowhere_is_a_name_error() -> None:
 
     with pytest.raises(NameError, match="nowhere"):
         fgrad.vmap(lost)(A)
+
+
+@pytest.mark.parametrize("steps", [2, 6])
+@pytest.mark.parametrize(
+    "transform", [fgrad.jit, lambda f: fgrad.jit(fgrad.grad(f)), lambda f: fgrad.grad(fgrad.jit(f))]
+)
+def test_a_store_into_an_array_from_outside_has_a_card(transform: Any, steps: int) -> None:
+    arrays = [np.ones(6)]
+
+    def stores(x: Any) -> Any:
+        u = arrays[0]
+        for i in range(steps):
+            u[i] = x[i] + u[0]
+        return np.sum(np.sin(u))
+
+    with pytest.raises(ValueError, match="setting an array element") as raised:
+        transform(stores)(X[:6])
+    assert isinstance(raised.value.__cause__, FgradError)
 
 
 def test_results_of_another_shape_in_each_branch_are_refused() -> None:
