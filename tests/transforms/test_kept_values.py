@@ -107,6 +107,8 @@ def test_reads_name_places(prim: Any) -> None:
 
 ROWS = 20_000
 
+SQUARE = np.ones((50, 50))  # made outside: arrays made in a function may be written, and traced
+
 # How many arrays as large as the argument the pullback of each function may hold.
 HELD: dict[str, tuple[Callable[[Any], Any], float]] = {
     "x + 1, twenty times": (lambda x: repeat(lambda y: y + 1, x, 20), 0),
@@ -120,7 +122,7 @@ HELD: dict[str, tuple[Callable[[Any], Any], float]] = {
     "tanh of x + 1": (lambda x: repeat(lambda y: np.tanh(y + 1), x, 5), 5),
     "x * x reads x": (lambda x: x * x, 1),
     "x * y reads both": (lambda x: (x + 1) * (x + 2), 2),
-    "products with constants": (lambda x: (x.reshape(400, -1) @ np.ones((50, 50))).ravel(), 0),
+    "products with constants": (lambda x: (x.reshape(400, -1) @ SQUARE).ravel(), 0),
     "comparisons and where": (lambda x: np.where(x > 0, x * 2, x - 1), 0.2),
 }
 MASK = np.arange(ROWS) % 3 == 0
