@@ -37,6 +37,8 @@ _MADE = frozenset({
     "uint8", "uint16", "uint32", "uint64",
 })  # fmt: skip
 
+_ATTRIBUTES = frozenset({*dir(np.ndarray), *dir(np), *dir(np.linalg), *dir(np.fft)})
+_MOST_ITEMS = 64  # of a container that is looked through
 _plain: dict[tuple[int, bool], tuple[CodeType, bool]] = {}
 
 
@@ -49,7 +51,9 @@ def is_plain(fun: FunctionType, light: bool) -> bool:
         if len(_plain) > 4096:
             _plain.clear()
         found = _plain[id(code), light] = code, _is_plain(code, fun, light)
-    return found[1] and all([_holds_familiar(cell) for cell in fun.__closure__ or ()])
+    given = [*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
+    held = all([_holds_familiar(cell) for cell in fun.__closure__ or ()])
+    return found[1] and held and all(map(_is_left_alone, given))
 
 
 def _is_plain(code: CodeType, fun: FunctionType, light: bool) -> bool:
@@ -67,9 +71,11 @@ def _is_familiar(name: str, scope: dict[str, Any], is_read: bool) -> bool:
     if name in _MADE:
         return False
     value = scope.get(name, scope)
-    if value is scope:
-        return not (is_read and hasattr(builtins, name))
-    return _is_left_alone(value)
+    if value is not scope:
+        return _is_left_alone(value)
+    if is_read:
+        return not hasattr(builtins, name)
+    return name in _ATTRIBUTES  # else it may be a method of the user's
 
 
 def _holds_familiar(cell: types.CellType) -> bool:
@@ -83,6 +89,9 @@ def _is_left_alone(value: object) -> bool:
     """Whether rewriting changes no use of a value: a function of a library, a number, an array."""
     if isinstance(value, (int, float, complex, str, np.ndarray)):
         return True
+    if isinstance(value, (tuple, list, dict)):
+        items = value.values() if isinstance(value, dict) else value
+        return len(value) <= _MOST_ITEMS and all(map(_is_left_alone, items))
     if not (callable(value) or isinstance(value, types.ModuleType)):
         return not hasattr(value, "__dict__")  # an object may have methods of the user's
     if getattr(value, "__name__", "") in _MADE:
