@@ -30,7 +30,7 @@ import scipy.stats
 import fgrad
 import fgrad.scipy.integrate
 import fgrad.scipy.optimize
-from fgrad import grad
+from fgrad import config, grad
 from fgrad.errors import FgradError, LostDerivativeError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,12 +85,23 @@ RAISES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", RAISES)
 def test_a_number_that_would_lose_its_derivative_raises(name: str) -> None:
-    with pytest.raises(Exception) as found:
+    with config.override(capture=False), pytest.raises(Exception) as found:
         grad(RAISES[name])(1.5)
     error: BaseException | None = found.value
     while error is not None and not isinstance(error, FgradError):
         error = error.__cause__ or error.__context__  # NumPy and SciPy put their own on top
     assert isinstance(error, FgradError)
+
+
+@pytest.mark.parametrize("name", RAISES)
+def test_captured_it_has_its_derivative_or_raises(name: str) -> None:
+    f = RAISES[name]
+    try:
+        found = grad(f)(1.5)
+    except Exception:  # the test above says of what kind
+        return
+    step = 1e-6
+    assert abs(found - (f(1.5 + step) - f(1.5 - step)) / (2 * step)) < 1e-6
 
 
 def test_what_fgrads_own_solvers_find_has_its_derivative() -> None:
@@ -182,7 +193,7 @@ SOLVERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", SOLVERS)
 def test_cards_name_what_exists(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Exception) as found:
+    with config.override(capture=False), pytest.raises(Exception) as found:
         grad(SOLVERS[name])(1.5)
     said, error = capfd.readouterr().err, found.value
     while error is not None:

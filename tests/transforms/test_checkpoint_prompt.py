@@ -188,7 +188,7 @@ def test_refusals_and_errors_come_from_the_forward_pass() -> None:
     with pytest.raises(ArgumentWriteError):
         fgrad.grad(lambda x: np.sum(fgrad.checkpoint(writes)(np.sin(x))))(X)
     with pytest.raises(LostDerivativeError):
-        fgrad.vjp(fgrad.checkpoint(lambda y: y * float(y[0])), X)
+        fgrad.vjp(fgrad.checkpoint(lambda y: y * y[0].item()), X)
     with pytest.raises(ZeroDivisionError):
         fgrad.vjp(fgrad.checkpoint(lambda y: y * (1 // 0)), X)
     close(fgrad.grad(lambda x: np.sum(x**2))(X), 2 * X)
