@@ -81,8 +81,9 @@ def test_6j_numbers_of_diagonals_and_shifts_may_be_traced() -> None:
 
 
 def test_1_12_a_list_repeated_by_a_traced_number_is_refused() -> None:
-    with pytest.raises(errors.TracedIndexError):
+    with fgrad.config.override(capture=False), pytest.raises(errors.TracedIndexError):
         jit(lambda n: [0.0] * n)(3)
+    assert jit(lambda n: [0.0] * n)(3) == [0.0] * 3  # captured, n is traced again as a constant
     assert fgrad.jvp(lambda x: x * len([0.0] * np.int64(3)), (1.0,), (1.0,))[1] == 3.0
     np.testing.assert_array_equal(jit(lambda x: [1.0, 2.0] * x)(np.float64(3.0)), [3.0, 6.0])
 
