@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.closures import contents
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.source import USERS, owner_of
 from fgrad.tracing import capturing
@@ -39,6 +40,7 @@ _MADE = frozenset({
 
 _ATTRIBUTES = frozenset({*dir(np.ndarray), *dir(np), *dir(np.linalg), *dir(np.fft)})
 _MOST_ITEMS = 64  # of a container that is looked through
+_DEEPEST = 3  # containers in each other that are
 _plain: dict[tuple[int, bool], tuple[CodeType, bool]] = {}
 
 
@@ -79,19 +81,20 @@ def _is_familiar(name: str, scope: dict[str, Any], is_read: bool) -> bool:
 
 
 def _holds_familiar(cell: types.CellType) -> bool:
-    try:
-        return _is_left_alone(cell.cell_contents)
-    except ValueError:  # it is empty
-        return False
+    held = contents(cell, cell)
+    return held is not cell and _is_left_alone(held)  # itself: the variable has no value yet
 
 
-def _is_left_alone(value: object) -> bool:
-    """Whether rewriting changes no use of a value: a function of a library, a number, an array."""
+def _is_left_alone(value: object, depth: int = 0) -> bool:
+    """Whether rewriting changes no use of a value: a function of a library, a number, an array, or
+    a container of these; one that may hold itself is looked at to a depth."""
     if isinstance(value, (int, float, complex, str, np.ndarray)):
         return True
     if isinstance(value, (tuple, list, dict)):
         items = value.values() if isinstance(value, dict) else value
-        return len(value) <= _MOST_ITEMS and all(map(_is_left_alone, items))
+        if depth == _DEEPEST or len(value) > _MOST_ITEMS:
+            return False
+        return all([_is_left_alone(item, depth + 1) for item in items])
     if not (callable(value) or isinstance(value, types.ModuleType)):
         return not hasattr(value, "__dict__")  # an object may have methods of the user's
     if getattr(value, "__name__", "") in _MADE:

@@ -417,7 +417,9 @@ def _stepped(
     except (CaptureError, Again, Peel, FgradError, NameError):
         raise
     except Exception as error:
-        raise (raised_here(error) if conditional else error) from error
+        if conditional:
+            raise raised_here(error) from error
+        raise
 
 
 def _plain(x: Any) -> Value:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.closures import contents
 from fgrad.capture.aliases import roots_of
 from fgrad.capture.values import (
     UNDEFINED,
@@ -73,7 +74,7 @@ class Cells:
 
     def get(self) -> list[object]:
         """The values."""
-        return [_held(cell) for cell in self.cells]
+        return [contents(cell, UNDEFINED) for cell in self.cells]
 
     def sole(self) -> set[str]:
         """The variables to whose value nothing else refers."""
@@ -81,8 +82,9 @@ class Cells:
         return {
             name
             for name, cell in zip(self.names, self.cells, strict=True)
-            if _references(cell) <= _ALONE + (_ENTERED if id(_held(cell)) in entered else 0)
-            and not isinstance(getattr(_held(cell), "memory", None), View)
+            if _references(cell)
+            <= _ALONE + (_ENTERED if id(contents(cell, UNDEFINED)) in entered else 0)
+            and not isinstance(getattr(contents(cell, UNDEFINED), "memory", None), View)
         }
 
     def set(self, values: Sequence[object]) -> None:
@@ -90,15 +92,8 @@ class Cells:
         for cell, value in zip(self.cells, values, strict=True):
             if value is not UNDEFINED:
                 cell.cell_contents = value
-            elif _held(cell) is not UNDEFINED:
+            elif contents(cell, UNDEFINED) is not UNDEFINED:
                 del cell.cell_contents
-
-
-def _held(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return UNDEFINED
 
 
 def is_internal(name: str) -> bool:

@@ -26,7 +26,6 @@ from fgrad.typing import Operand
 NEGATIVE_POWER = "ValueError\nIntegers to negative integer powers are not allowed."
 OVERFLOW = "OverflowError\nPython integer out of bounds for {}"
 OUT_OF_BOUNDS = "IndexError\nAn index is out of bounds for axis {} with size {}.\n{}"
-DIVISION = "ZeroDivisionError\n{}\n{}"
 ASSERTION = "AssertionError\n{}\n{}"
 _BUILTIN = {
     kind.__name__: kind for kind in (ValueError, OverflowError, ZeroDivisionError, AssertionError)

@@ -70,3 +70,11 @@ def test_a_loop_with_a_traced_bound_runs(way):
     run = fgrad.jit(WAYS[way])
     for n in (9, 3, 0):
         assert run(np.array(n), x) == x[:n].sum()
+
+
+def test_a_list_that_holds_itself_is_looked_at_to_a_depth():
+    endless: list[object] = []
+    endless.append(endless)
+    count = closing_over_items((lambda n, x: x.sum() * len(endless),))
+    assert fgrad.jit(count)(3, np.arange(9.0)) == 36.0
+    assert fgrad.grad(lambda x: x * len(endless))(2.0) == 1.0

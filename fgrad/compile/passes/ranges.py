@@ -119,7 +119,7 @@ _RULES: Mapping[Primitive, Rule] = {
     prims.floor_divide: _quotient,
     prims.select: _EITHER,
     prims.convert: _SAME,
-    prims.checked: lambda given, _: given[0],
+    prims.checked: _SAME,
     prims.in_range: _SAME,
     prims.iota: _iota,
     prims.reduce_max: _SAME,
@@ -304,9 +304,8 @@ def _without_limits(eqn: Eqn, x: Range) -> Eqn:
 def _within_limits(x: Range, params: EqnParams) -> Range:
     """What is left of a range behind a check."""
     low, high = params["low"], params["high"]
-    low = x.low if low is None else max(x.low, low)
-    high = x.high if high is None else min(x.high, high)
-    return Range(low, high) if low <= high else x
+    found = _both(x, Range(x.low if low is None else low, x.high if high is None else high))
+    return found if found.low <= found.high else x
 
 
 def _joined(given: Sequence[Range], _params: EqnParams) -> Range:
