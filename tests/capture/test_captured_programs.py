@@ -95,10 +95,12 @@ def test_an_index_out_of_bounds_raises() -> None:
             s += x[i + 1]
         return s
 
-    with pytest.raises(IndexError, match="out of bounds"):
-        fgrad.jit(beyond)(X)
+    long = np.tile(X, 20)
+    for x in (X, long):  # written out, and one loop
+        with pytest.raises(IndexError, match="out of bounds"):
+            fgrad.jit(beyond)(x)
     with fgrad.config.override(check_bounds=False):
-        assert np.isfinite(fgrad.jit(beyond)(X))
+        assert np.isfinite(fgrad.jit(beyond)(long))
 
 
 def test_an_element_of_a_list_of_arrays_is_not_written_in_silence() -> None:
@@ -252,6 +254,21 @@ def test_unrolled_by_hand() -> None:
 def test_loops_are_not_written_out(program: Callable[..., Any]) -> None:
     text = fgrad.explain_capture(program)(*fresh(program))
     assert "rolled:" in text and "unrolled" not in text
+
+
+@pytest.mark.parametrize(("n", "word"), [(10, "unrolled"), (60, "rolled")])
+def test_few_steps_on_numbers_are_written_out(n: int, word: str) -> None:
+    def rosenbrock(x: Any) -> Any:
+        s = 0.0
+        for i in range(len(x) - 1):
+            s += 100.0 * (x[i + 1] - x[i] ** 2) ** 2 + (1.0 - x[i]) ** 2
+        return s
+
+    x = np.linspace(0.1, 0.9, n)
+    assert f"  {word}: " in fgrad.explain_capture(rosenbrock)(x)
+    np.testing.assert_allclose(fgrad.jit(rosenbrock)(x), rosenbrock(x))
+    given, right = fgrad.jit(fgrad.grad(rosenbrock))(x), fgrad.grad(rosenbrock)(x)
+    np.testing.assert_allclose(given, right)
 
 
 def test_explained() -> None:

@@ -91,6 +91,24 @@ PROVEN = {
     ),
 }  # fmt: skip
 
+
+def _plain_for(x):
+    s = 0.0
+    for i in range(1, len(x)):
+        s += x[i - 1]
+    return s
+
+
+def _plain_while(x):
+    s, i = 0.0, 0
+    while i < len(x):
+        s, i = s + x[i] + x[-1 - i], i + 1
+    return s
+
+
+# Loops of plain Python count in weak integers, which are converted.
+PLAIN = {"for": (_plain_for, (np.ones(200),)), "while": (_plain_while, (X,))}
+
 OPEN = {
     "one too far": (loop(0, 6, lambda i: i + 1), (X,)),
     "before the first": (loop(0, 7, lambda i: -i), (X,)),
@@ -118,6 +136,15 @@ OPEN = {
 def test_checks_that_always_pass_are_gone(case):
     before, after = left(*PROVEN[case])
     assert before and not after
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_checks_of_captured_loops_are_gone(case):
+    f, args = PLAIN[case]
+    program = fgrad.make_program(fgrad.jit(f))(*args)
+    whole = inline_calls(program)
+    assert str(whole).count("in_range[")
+    assert not str(dce(ranges(simplify(fold(dce(whole)))))).count("in_range[")
 
 
 @pytest.mark.parametrize("case", OPEN)

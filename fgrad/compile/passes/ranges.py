@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
-from fgrad.ir.walk import programs_in, resolve_atom, resolve_operands
+from fgrad.ir.walk import definitions, programs_in, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
 from fgrad.ops.checked import has_checks
 from fgrad.typing import EqnParams
@@ -401,16 +401,27 @@ def _counted(
 
 def _step_of(body: Program, carried: Var, out: Atom) -> int | None:
     """The number that a body adds to a carry; None if it does something else."""
-    for eqn in body.eqns:
-        if out in eqn.outputs:
-            x, *rest = eqn.inputs
-            if eqn.prim is prims.sub and x is carried and isinstance(rest[0], Lit):
-                return -int(rest[0].value)
-            if eqn.prim is not prims.add or carried not in eqn.inputs:
-                return None
-            other = rest[0] if x is carried else x
-            return int(other.value) if isinstance(other, Lit) else None
-    return None
+    defined = definitions(body.eqns)
+    eqn = defined.get(cast("Var", _same_integer(out, defined)))
+    if eqn is None or eqn.prim not in (prims.add, prims.sub):
+        return None
+    x, y = [_same_integer(a, defined) for a in eqn.inputs]
+    if x is not carried and eqn.prim is prims.add:
+        x, y = y, x
+    if x is not carried or not isinstance(y, Lit):
+        return None
+    return int(y.value) if eqn.prim is prims.add else -int(y.value)
+
+
+def _same_integer(atom: Atom, defined: Mapping[Var, Eqn]) -> Atom:
+    """What an integer was before conversions to the dtype that it has."""
+    eqn = defined.get(atom) if isinstance(atom, Var) else None
+    while eqn is not None and eqn.prim is prims.convert:
+        (x,) = eqn.inputs
+        if x.aval.dtype != atom.aval.dtype:
+            break
+        atom, eqn = x, defined.get(x) if isinstance(x, Var) else None
+    return atom
 
 
 def _stable(
@@ -460,6 +471,7 @@ def _bounds(cond: Program, given: Ranges, n_consts: int) -> dict[int, Range]:
                 continue
             test = _TESTS[made.prim]
             for a, kept in zip(made.inputs, (test.left(x, y), test.right(x, y)), strict=True):
+                a = _same_integer(a, walk.made_by)
                 if a in carries:
                     k = carries.index(cast("Var", a))
                     found[k] = _both(found[k], kept) if k in found else kept
