@@ -2,8 +2,10 @@
 
     python benchmarks/retraces.py sizes --count 100000     one function, another length each time
     python benchmarks/retraces.py steps --count 100000     value_and_grad of a layer, another batch
-    python benchmarks/retraces.py kernels --count 40000    distinct functions that all are kept
-    python benchmarks/retraces.py dropped --count 40000    distinct functions that are dropped
+    python benchmarks/retraces.py kernels --count 40000    functions that all are kept, one code
+    python benchmarks/retraces.py dropped --count 40000    functions that are dropped, one code
+    python benchmarks/retraces.py formulas --count 40000   formulas that are kept, a code for each
+    python benchmarks/retraces.py past --count 40000       formulas that are dropped
 
 Prints the resident memory, the maps of the process, the bytes of machine code and the time of one
 trace, ten times.  A process may have 65,530 maps.
@@ -12,6 +14,7 @@ trace, ten times.  A process may have 65,530 maps.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +68,45 @@ def kernels() -> Callable[[int], object]:
 def dropped() -> Callable[[int], object]:
     """Functions that are dropped."""
     return lambda k: fgrad.jit(lambda x: np.sin(x * k) + x)(np.ones(5))
+
+
+OPERATIONS: tuple[Callable[[Any, Any], Any], ...] = (
+    lambda y, x: y + x,
+    lambda y, x: y * x,
+    lambda y, x: np.sqrt(y),
+    lambda y, x: np.maximum(y, 0.5 * x),
+)
+
+
+def _formula(k: int) -> Callable[[Any], Any]:
+    """The operations that the digits of a number stand for: no two have a kernel in common."""
+    steps, rest = [], k + 4
+    while rest > 1:
+        rest, digit = divmod(rest, 4)
+        steps.append(OPERATIONS[digit])
+
+    def formula(x: Any) -> Any:
+        return functools.reduce(lambda y, step: step(y, x), steps, x)
+
+    return formula
+
+
+@_work
+def formulas() -> Callable[[int], object]:
+    """Formulas that all are kept."""
+    kept = []
+
+    def one(k: int) -> object:
+        kept.append(fgrad.jit(_formula(k)))
+        return kept[-1](np.ones(5))
+
+    return one
+
+
+@_work
+def past() -> Callable[[int], object]:
+    """Formulas that are dropped."""
+    return lambda k: fgrad.jit(_formula(k))(np.ones(5))
 
 
 def _state() -> str:

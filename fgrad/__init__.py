@@ -8,7 +8,8 @@
 
     step = fgrad.jit(fgrad.value_and_grad(loss))
 
-What is not needed at once (the compiler, the user libraries) is loaded when it is first used.
+What is not needed at once (transforms, the compiler, the user libraries) is loaded when it is
+first used.
 """
 
 from __future__ import annotations
@@ -16,20 +17,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import fgrad.base.interpreter
-import fgrad.capture.entry  # noqa: F401  (transforms ask it for rewritten functions)
-from fgrad import numpy, tree
+from fgrad.base.gc_policy import collector_paused as _collector_paused
 from fgrad.base.lazy_import import PROVIDERS as _PROVIDERS
 from fgrad.base.lazy_import import load as _load
-from fgrad.config import config
-from fgrad.numpy.at_indexing import at
-from fgrad.ops.elementwise import stop_gradient as _stop_gradient
-from fgrad.tracing.tables import deferred as _deferred
-from fgrad.transforms.core.linearize import jvp, linearize, vjp
-from fgrad.transforms.functionalize import functionalize
-from fgrad.transforms.grad import grad, value_and_grad
-from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
-from fgrad.transforms.vmap import vmap
-from fgrad.typing import PyTree
+
+with _collector_paused():  # it would take a tenth of the time
+    import fgrad.capture.entry  # noqa: F401  (transforms ask it for rewritten functions)
+    from fgrad import numpy, tree
+    from fgrad.config import config
+    from fgrad.numpy.at_indexing import at
+    from fgrad.ops.elementwise import stop_gradient as _stop_gradient
+    from fgrad.tracing.tables import deferred as _deferred
+    from fgrad.typing import PyTree
 
 if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.capture.explain import explain_capture
@@ -44,6 +43,7 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.transforms.checkpoint.checkpoint import checkpoint, remat
     from fgrad.transforms.checkpoint.names import checkpoint_name
     from fgrad.transforms.core.linear import linear_transpose
+    from fgrad.transforms.core.linearize import jvp, linearize, vjp
     from fgrad.transforms.custom.callback import io_callback, pure_callback
     from fgrad.transforms.custom.implicit import closure_convert, custom_linear_solve, custom_root
     from fgrad.transforms.custom.jvp import custom_jvp
@@ -51,8 +51,12 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.transforms.custom.vjp import custom_vjp
     from fgrad.transforms.custom.vmap import custom_vmap, sequential_vmap
     from fgrad.transforms.explain import explain_zero
+    from fgrad.transforms.functionalize import functionalize
+    from fgrad.transforms.grad import grad, value_and_grad
     from fgrad.transforms.hooks import grad_wrt_tags, tag, tap
+    from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
     from fgrad.transforms.per_sample import per_sample_grad
+    from fgrad.transforms.vmap import vmap
 
 __version__ = "0.1.0"
 
@@ -74,11 +78,18 @@ _LAZY = {
     "explain_capture": "fgrad.capture.explain",
     "explain_retrace": "fgrad.compile.jit.texts",
     "explain_zero": "fgrad.transforms.explain",
+    "functionalize": "fgrad.transforms.functionalize",
+    "grad": "fgrad.transforms.grad",
     "grad_wrt_tags": "fgrad.transforms.hooks",
+    "hessian": "fgrad.transforms.jacobian",
     "inspect": "fgrad.compile.jit.inspect",
     "io_callback": "fgrad.transforms.custom.callback",
+    "jacfwd": "fgrad.transforms.jacobian",
+    "jacrev": "fgrad.transforms.jacobian",
     "jit": "fgrad.compile.jit.jitted",
+    "jvp": "fgrad.transforms.core.linearize",
     "linear_transpose": "fgrad.transforms.core.linear",
+    "linearize": "fgrad.transforms.core.linearize",
     "make_program": "fgrad.compile.jit.inspect",
     "per_sample_grad": "fgrad.transforms.per_sample",
     "primitive": "fgrad.transforms.custom.primitive",
@@ -89,7 +100,10 @@ _LAZY = {
     "tag": "fgrad.transforms.hooks",
     "tap": "fgrad.transforms.hooks",
     "unroll": "fgrad.capture.unroll",
+    "value_and_grad": "fgrad.transforms.grad",
     "view": "fgrad.tools.view",
+    "vjp": "fgrad.transforms.core.linearize",
+    "vmap": "fgrad.transforms.vmap",
 }
 _MODULES = (
     "checkpoint_policies",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from sources import MODULES, syntax_tree
@@ -58,9 +60,30 @@ def test_a_provided_function_is_called() -> None:
     assert slot.call(1) == 2
 
 
-def test_a_call_before_it_is_provided_says_which_module_is_missing() -> None:
+def test_the_first_call_loads_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "provider_of_twice.py").write_text(PROVIDER)
+    monkeypatch.syspath_prepend(tmp_path)
+    slot: Provided[Callable[[int], int]] = Provided("provider_of_twice.twice")
+    monkeypatch.setattr(sys.modules[__name__], "SLOT", slot)
+    assert slot.call(3) == slot.call(3) == 6
+    assert slot.provided
+    monkeypatch.delitem(sys.modules, "provider_of_twice")
+
+
+SLOT: object = None
+PROVIDER = f"""
+import {__name__}
+
+def twice(x):
+    return 2 * x
+
+{__name__}.SLOT.provide(twice)
+"""
+
+
+def test_a_module_that_does_not_provide_it_is_named() -> None:
     slot = declared()
-    with pytest.raises(CheckError, match=rf"successor is called before {__name__} is imported"):
+    with pytest.raises(CheckError, match=rf"{__name__} is imported and does not provide"):
         slot.call(1)
 
 

@@ -1,7 +1,7 @@
 """L0. Functions of higher layers that lower layers call without importing them.
 
     at: Provided[...] = Provided("fgrad.lower_cuda.device.array.on_device")     the lower layer
-    at.call(x)
+    at.call(x)                                    the first call loads the module that it names
     at.provide(on_device)                         where `on_device` is defined, higher up
 
 The declaration names the only function that can be provided: a second provider is refused, and a
@@ -11,8 +11,9 @@ module that runs again after an interrupted import (see lazy_import.py) provides
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, NoReturn, TypeVar
+from typing import Generic, TypeVar
 
+from fgrad.base.lazy_import import load
 from fgrad.errors import CheckError
 from fgrad.typing import PyTree
 
@@ -20,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., PyTree])
 
 
 class Provided(Generic[F]):
-    """A function that another module provides when it is imported.
+    """A function that another module provides when it is imported, at the first call at the latest.
 
     Arguments:
         name: the module and name of the function.
@@ -32,9 +33,12 @@ class Provided(Generic[F]):
     provided: bool  # whether its module has been imported
 
     def __init__(self, name: str) -> None:
-        def missing(*_args: object, **_kwargs: object) -> NoReturn:
+        def missing(*args: PyTree, **kwargs: PyTree) -> PyTree:
             module = name.rpartition(".")[0]
-            raise CheckError(f"{name} is called before {module} is imported")
+            load(module)
+            if not self.provided:
+                raise CheckError(f"{module} is imported and does not provide {name}")
+            return self.call(*args, **kwargs)
 
         self.name = name
         self.call = missing  # type: ignore[assignment]

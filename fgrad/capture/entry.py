@@ -38,7 +38,7 @@ _MADE = frozenset({
     "uint8", "uint16", "uint32", "uint64",
 })  # fmt: skip
 
-_ATTRIBUTES = frozenset({*dir(np.ndarray), *dir(np), *dir(np.linalg), *dir(np.fft)})
+_PLACES = ("ndarray", "", "linalg", "fft")  # of NumPy, whose attributes are left alone
 _MOST_ITEMS = 64  # of a container that is looked through
 _DEEPEST = 3  # containers in each other that are
 _plain: dict[tuple[int, bool], tuple[CodeType, bool]] = {}
@@ -77,7 +77,13 @@ def _is_familiar(name: str, scope: dict[str, Any], is_read: bool) -> bool:
         return _is_left_alone(value)
     if is_read:
         return not hasattr(builtins, name)
-    return name in _ATTRIBUTES  # else it may be a method of the user's
+    # What is no attribute of NumPy's may be a method of the user's.
+    return any(name in _attributes(place) for place in _PLACES)
+
+
+@functools.cache
+def _attributes(place: str) -> frozenset[str]:
+    return frozenset(dir(getattr(np, place) if place else np))
 
 
 def _holds_familiar(cell: types.CellType) -> bool:

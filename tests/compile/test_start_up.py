@@ -24,7 +24,8 @@ f = fgrad.jit({function})
 for _ in range(4):
     f(np.ones((3, 4)), np.ones((5, 3)))
 parts = ("pipeline", "cpu.link", "cpu.emit", "fuse", "schedule", "lower", "loops")
-heavy = ["llvmlite", "scipy", "hashlib", "fgrad.capture.calls"]
+heavy = ["llvmlite", "scipy", "hashlib", "optree", "fgrad.capture.calls"]
+heavy += ["fgrad.ops.linalg", "fgrad.transforms.vmap", "fgrad.compile.jit.eager_device"]
 heavy += ["fgrad.compile." + part for part in parts]
 print([name for name in heavy if name in sys.modules])
 """

@@ -26,7 +26,7 @@ from fgrad.compile.cpu.native_routines import NativeTask, native_routine, task_o
 from fgrad.compile.cpu.structural_hash import identity
 from fgrad.compile.host import program as host
 from fgrad.compile.llvm import runtime
-from fgrad.compile.llvm.store import contents
+from fgrad.compile.llvm.store import contents, python_files
 from fgrad.compile.llvm.target import version_in
 from fgrad.compile.tasks.runnable import Runnable
 from fgrad.config import config
@@ -62,12 +62,9 @@ def compiler_digest() -> str:
     """A hash of all that a compiled program depends on: our sources, and those of NumPy by
     version."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    files: list[str] = []
-    for part in ("ir", "ops", "compile"):
-        for folder, inner, names in os.walk(os.path.join(root, part)):
-            inner[:] = [name for name in inner if name not in (*runtime.EMITTERS, "__pycache__")]
-            files.extend(f"{folder}/{name}" for name in names if name.endswith(".py"))
-    ours = contents(sorted(files), runtime.store())
+    parts = [os.path.join(root, name) for name in ("ir", "ops", "compile")]
+    files = [file for part in parts for file in python_files(part, runtime.EMITTERS)]
+    ours = contents(files, runtime.store())
     of_scipy = version_in("scipy", "version.py") or scipy.__version__
     return repr((ours, sys.version, np.__version__, of_scipy))
 

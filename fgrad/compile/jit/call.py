@@ -37,22 +37,15 @@ from fgrad.ops.selected import Selected, Tangent
 from fgrad.trace import Value, bind, run
 from fgrad.tracing.device_tracing import follows
 from fgrad.tracing.on_device import HOST
-from fgrad.transforms.core.derived_programs import (
-    VjpPrograms,
-    batched_program,
-    covers,
-    push_program,
-    vjp_programs,
-    with_supports,
-    zeros_of,
-)
 from fgrad.typing import EqnParams
 
 if TYPE_CHECKING:
     from fgrad.compile import pipeline
     from fgrad.compile.tasks.plan import Donation
     from fgrad.compile.tasks.runnable import Runnable
+    from fgrad.transforms.core import derived_programs as derived
 else:
+    derived = lazy_module("fgrad.transforms.core.derived_programs")
     pipeline = lazy_module("fgrad.compile.pipeline")  # not needed for programs in the cache
 
 call_p = Primitive("call", traits.holding(Holds.CALL), params=("program", "name"), multiple=True)
@@ -168,13 +161,13 @@ def _(
     program: Program, name: str, device: str | None = None, saved: Saved | None = None,
 ) -> tuple[Tangent, ...]:  # fmt: skip
     """The tangents of the results, by the derived program without its primal outputs."""
-    return push_program(program, primals, tangents, lambda p, xs: call(p, xs, device))
+    return derived.push_program(program, primals, tangents, lambda p, xs: call(p, xs, device))
 
 
 class Saved(NamedTuple):
     """What the forward program of a call left for its pullback."""
 
-    programs: VjpPrograms
+    programs: derived.VjpPrograms
     mask: tuple[bool, ...]
     residuals: tuple[Value, ...]
 
@@ -185,7 +178,7 @@ def _forward(
     """The results by the forward program, and what its pullback by the operands in `mask` needs."""
     inexact = [aval.dtype.kind in FLOATS for aval in program.in_avals]
     wanted = tuple([bool(m and x) for m, x in zip(mask, inexact, strict=True)])
-    programs = vjp_programs(program, wanted)
+    programs = derived.vjp_programs(program, wanted)
     outs = call(programs.forward, values, device)
     return outs[: programs.results], Saved(programs, wanted, outs[programs.results :])
 
@@ -211,11 +204,9 @@ def _pullback(
     program: Program = params["program"]
     device: str | None = params.get("device")
     saved: Saved | None = params.get("saved")
-    if saved is None or not covers(saved.mask, wanted):
-        avals = program.in_avals
-        known = [
-            zeros_of(a) if isinstance(v, Aval) else v for v, a in zip(values, avals, strict=True)
-        ]
+    if saved is None or not derived.covers(saved.mask, wanted):
+        both = zip(values, program.in_avals, strict=True)
+        known = [derived.zeros_of(a) if isinstance(v, Aval) else v for v, a in both]
         saved = _forward(known, wanted, program, device)[1]
     programs, residuals = saved.programs, saved.residuals
     given = [ct for ct, take in zip(cts, programs.takes, strict=True) if take]
@@ -226,14 +217,15 @@ def _pullback(
     if any([ct is None or type(ct) is Selected for ct in given]):
         # The backward program is linear in the cotangents, so its jvp along them, at cotangents of
         # zero, is its result; the jvp can leave out zeros and take `Selected` cotangents.
-        zeros = [zeros_of(aval) for aval in programs.backward.in_avals[len(residuals) :]]
+        zeros = [derived.zeros_of(aval) for aval in programs.backward.in_avals[len(residuals) :]]
         tangents = [*[None] * len(residuals), *given]
-        pulled = iter(push_program(programs.backward, [*residuals, *zeros], tangents, apply))
+        primals = [*residuals, *zeros]
+        pulled = iter(derived.push_program(programs.backward, primals, tangents, apply))
     else:
         operands = [*residuals, *given]
         found = apply(programs.backward, operands)
         pulled = iter(
-            with_supports(found, programs.kinds, lambda: apply(programs.supports, operands))
+            derived.with_supports(found, programs.kinds, lambda: apply(programs.supports, operands))
         )
     return [next(pulled) if m else None for m in saved.mask]
 
@@ -249,5 +241,5 @@ def _(
     size: int, operands: Sequence[Value], dims: Sequence[int | None], *,
     program: Program, name: str, device: str | None = None, saved: Saved | None = None,
 ) -> tuple[tuple[Value, ...], tuple[int | None, ...]]:  # fmt: skip
-    derived = batched_program(program, size, tuple(dims))
-    return call(derived.program, operands, device), derived.dims
+    batched = derived.batched_program(program, size, tuple(dims))
+    return call(batched.program, operands, device), batched.dims

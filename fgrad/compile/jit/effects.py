@@ -20,8 +20,8 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.containers import Watch, containers_in, put_contents
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.jit.call import call
-from fgrad.compile.passes.dce import dce
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Atom, Program, Var
@@ -40,11 +40,15 @@ from fgrad.transforms.core.arguments import (
     strided,
     unwritable,
 )
-from fgrad.transforms.custom.callback import Function
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
+    from fgrad.compile.passes import dce
     from fgrad.compile.tasks.plan import Donation
+    from fgrad.transforms.custom import callback
+else:
+    callback = lazy_module("fgrad.transforms.custom.callback")
+    dce = lazy_module("fgrad.compile.passes.dce")
 
 CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
 
@@ -256,7 +260,7 @@ def called_back(program: Program) -> set[CodeType]:
         eqn.params["function"].fun
         for part in subprograms(program)
         for eqn in part.eqns
-        if isinstance(eqn.params.get("function"), Function)
+        if "function" in eqn.params and isinstance(eqn.params["function"], callback.Function)
     ]
     return {fun.__code__ for fun in called if isinstance(fun, FunctionType)}
 
@@ -307,7 +311,7 @@ def _part(program: Program, output: int, needed: set[Atom]) -> tuple[Program, li
 
     def cut() -> tuple[Program, list[int]]:
         inputs = [i for i, v in enumerate(program.inputs) if v in needed]
-        part = dce(program.replace(outputs=(program.outputs[output],)))
+        part = dce.dce(program.replace(outputs=(program.outputs[output],)))
         return part.replace(inputs=tuple([program.inputs[i] for i in inputs])), inputs
 
     return program.derived(("part", output), cut)

@@ -13,6 +13,7 @@ from fgrad.compile.jit.effects import Effects
 from fgrad.compile.jit.flatten_codegen import Take, taker
 from fgrad.compile.jit.recent import Use
 from fgrad.compile.jit.static_arguments import Static
+from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
@@ -25,13 +26,21 @@ if TYPE_CHECKING:
 MOST_DEVICE_CALLS = 64  # of one function
 
 
+class Arguments(NamedTuple):
+    """What arguments were traced, and the static ones."""
+
+    treedef: tree.TreeDef
+    avals: Sequence[Aval]
+    statics: Sequence[tuple[Hashable, Static]]
+
+
 class Entry(NamedTuple):
     """The cache entry for one type of arguments."""
 
     program: Program
     out_tree: tree.TreeDef
     single: bool  # the result is one array, not a container
-    description: tuple[str, ...]  # of the arguments, for explain_retrace
+    arguments: Arguments  # for explain_retrace
     donated: tuple[Donation, ...]  # inputs whose memory may be given to results
     fits: dict[int, set[np.dtype]]  # leaves that are Python integers, and what they must fit
     captured: tuple[OnDevice | np.ndarray | Number, ...]  # what it closes over: the first inputs

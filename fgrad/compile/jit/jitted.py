@@ -12,7 +12,7 @@ import functools
 import types
 from collections.abc import Callable, Hashable, Sequence
 from threading import get_ident
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -20,15 +20,15 @@ from fgrad import tree
 from fgrad.base.foreign import foreign_container, is_foreign
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.source import warn_user
 from fgrad.compile.backend import BACKENDS, on_host
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.entry.table import Parameters
-from fgrad.compile.jit import eager_device
 from fgrad.compile.jit.call import call, computed, executable_of
 from fgrad.compile.jit.effects import Effects, Watched, called_back, split_writes
-from fgrad.compile.jit.entries import Call, DeviceCalls, Entry, Given, Short, Signature
+from fgrad.compile.jit.entries import Arguments, Call, DeviceCalls, Entry, Given, Short, Signature
 from fgrad.compile.jit.native import learn
 from fgrad.compile.jit.recent import RECENT, Use
 from fgrad.compile.jit.static_arguments import (
@@ -43,15 +43,15 @@ from fgrad.compile.jit.static_arguments import (
 )
 from fgrad.compile.jit.texts import (
     changes_often,
-    described,
     explain_retrace,
     identifier,
     traced_often,
     unhashable,
     unsupported,
+    unsupported_result,
 )
 from fgrad.config import config
-from fgrad.errors import ArgumentError, FgradError, RetraceWarning, UnsupportedTypeError
+from fgrad.errors import ArgumentError, FgradError, RetraceWarning
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer, Value, trace
@@ -66,6 +66,11 @@ from fgrad.tracing.record import TracedProgram
 from fgrad.transforms.core.arguments import is_writable
 from fgrad.transforms.core.wrap import argument_names
 from fgrad.typing import P, PyTree, R
+
+if TYPE_CHECKING:
+    from fgrad.compile.jit import eager_device
+else:
+    eager_device = lazy_module("fgrad.compile.jit.eager_device")
 
 _INT_TYPES = (int, np.integer)
 MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed
@@ -427,8 +432,7 @@ class Jitted(NativeCallable):
             closed = ()
         out_tree = out_trees[-1]
         single = out_tree.is_leaf()
-        paths = tree.paths(tree.unflatten(signature.treedef, signature.leaves))
-        description = described(paths, avals, signature.statics)
+        arguments = Arguments(signature.treedef, avals, signature.statics)
         program, fits, done = traced.program, traced.fits, effects[-1]
         donated = done.donations(self._donated(signature, avals), len(closed), len(program.outputs))
         device = device_of(program, self.device)
@@ -439,7 +443,7 @@ class Jitted(NativeCallable):
             watches = world_of(self.fun, known, called_back(program)).watches
             watches.take(closed, unread)
         use = Use(self, program)
-        return Entry(program, out_tree, single, description, *rest, watches, use), captured
+        return Entry(program, out_tree, single, arguments, *rest, watches, use), captured
 
     def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
         """The leaves of donated arguments, if they are large enough to be worth it."""
@@ -519,13 +523,7 @@ def _result(x: object, fun: str) -> Value | OnDevice:
         return lift(x)
     array = np.asarray(x)
     if array.dtype.name not in DTYPE_NAMES:
-        raise UnsupportedTypeError(
-            f"A result of jit({fun}) is not an array of numbers.",
-            (
-                ("value", f"it is a {type(x).__name__}"),
-                ("write", "return arrays and containers of them"),
-            ),
-        )
+        raise unsupported_result(fun, x)
     return array if array.ndim else array[()]
 
 

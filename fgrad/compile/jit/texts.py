@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from fgrad import tree
 from fgrad.base.pickling import label_of
+from fgrad.compile.jit.entries import Arguments
 from fgrad.compile.jit.static_arguments import Static
 from fgrad.errors import StaticArgumentError, UnsupportedTypeError
-from fgrad.ir.aval import Aval
 from fgrad.transforms.core.wrap import dataclass_advice
 
 
-def described(
-    paths: Sequence[str], avals: Sequence[Aval], statics: Sequence[tuple[Hashable, Static]]
-) -> tuple[str, ...]:
+def _described(arguments: Arguments) -> list[str]:
     """A line for each leaf of the arguments, and for each static one."""
+    treedef, avals, statics = arguments
+    paths = tree.paths(tree.unflatten(treedef, range(len(avals))))
     lines = [f"{path}: {aval}" for path, aval in zip(paths, avals, strict=True)]
-    return (*lines, *[f"static {where!r}: {static.value!r}" for where, static in statics])
+    return [*lines, *[f"static {where!r}: {static.value!r}" for where, static in statics]]
 
 
 def explain_retrace(fun: Any) -> str:
@@ -38,8 +39,9 @@ def explain_retrace(fun: Any) -> str:
     entries = list({id(e): e for e in list(fun.entries.values())}.values())
     name = label_of(fun.fun).strip("<>")
     lines = [f"{name} was traced {len(entries)} time{'s' * (len(entries) != 1)}"]
+    described = [_described(entry.arguments) for entry in entries]
     for k in range(1, len(entries)):
-        before, after = entries[k - 1].description, entries[k].description
+        before, after = described[k - 1 : k + 1]
         changed = [
             f"{a} -> {b.partition(': ')[2]}"
             for a, b in zip(before, after, strict=False)
@@ -63,6 +65,17 @@ def unsupported(name: str, x: Any, path: str) -> UnsupportedTypeError:
             ("write", f"jit({name}, static_argnames={path.split('[')[0].split('.')[0]!r})"),
             ("write", "    the argument is a constant: the function is traced for each value"),
             ("write", "or close over the object instead of passing it."),
+        ),
+    )
+
+
+def unsupported_result(name: str, x: object) -> UnsupportedTypeError:
+    """The card for a result that is no array of numbers."""
+    return UnsupportedTypeError(
+        f"A result of jit({name}) is not an array of numbers.",
+        (
+            ("value", f"it is a {type(x).__name__}"),
+            ("write", "return arrays and containers of them"),
         ),
     )
 

@@ -38,6 +38,7 @@ class Block(NamedTuple):
     arena: Arena
     offset: int
     size: int
+    is_fresh: bool  # it has never held code
 
     @property
     def address(self) -> int:
@@ -59,6 +60,7 @@ class Arena:
     def take(self, size: int) -> Block | None:
         """A block, if there is room for it."""
         given = self.free.get(size)
+        is_fresh = not given
         if given:
             offset = given.pop()
         elif self.top + size <= self.size:
@@ -66,7 +68,7 @@ class Arena:
         else:
             return None
         self.blocks += 1
-        return Block(self, offset, size)
+        return Block(self, offset, size, is_fresh)
 
     def give(self, block: Block) -> None:
         """Take a block back, to be used again unless a forked process may still execute it."""
@@ -112,7 +114,7 @@ class CodeMemory:
     def write(self, block: Block, image: bytes) -> None:
         """Fill a block with what is executed next."""
         ctypes.memmove(block.arena.writable + block.offset, image, len(image))
-        _SYNCHRONISE[platform.machine()](block.address, len(image))
+        _SYNCHRONISE[platform.machine()](block.address, len(image), block.is_fresh)
 
     def give_back(self, block: Block) -> None:
         """Have a block used again, soon."""
@@ -180,15 +182,15 @@ def _mapped(handle: int, size: int, rights: int) -> int:
     return address
 
 
-def _fetch_again(_start: int, _size: int) -> None:
-    """Every thread of the process fetches its next instructions anew, where the system can do it:
-    a block may have held other code."""
-    if _MEMBARRIER and _LIBC.syscall(_MEMBARRIER, _PRIVATE_SYNC_CORE, 0, 0) != 0:
+def _fetch_again(_start: int, _size: int, is_fresh: bool) -> None:
+    """Every thread of the process fetches its next instructions anew, where the system can do it,
+    if they may be those of other code.  To ask for it takes 2 to 15 ms, once."""
+    if not is_fresh and _MEMBARRIER and _LIBC.syscall(_MEMBARRIER, _PRIVATE_SYNC_CORE, 0, 0) != 0:
         _LIBC.syscall(_MEMBARRIER, _REGISTER_SYNC_CORE, 0, 0)
         _LIBC.syscall(_MEMBARRIER, _PRIVATE_SYNC_CORE, 0, 0)
 
 
-def _clear_caches() -> Callable[[int, int], None] | None:
+def _clear_caches() -> Callable[[int, int, bool], None] | None:
     """On AArch64 the instruction cache does not follow the data cache by itself; None if there is
     nobody to do it."""
     if platform.machine() != "aarch64":
@@ -198,9 +200,9 @@ def _clear_caches() -> Callable[[int, int], None] | None:
     except (OSError, AttributeError):
         return None
 
-    def synchronise(start: int, size: int) -> None:
+    def synchronise(start: int, size: int, _is_fresh: bool) -> None:
         clear(ctypes.c_void_p(start), ctypes.c_void_p(start + size))
-        _fetch_again(start, size)
+        _fetch_again(start, size, is_fresh=False)
 
     return synchronise
 

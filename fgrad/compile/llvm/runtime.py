@@ -12,10 +12,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -24,7 +24,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm import half_conversion, interrupts
 from fgrad.compile.llvm.code_memory import LOCK
 from fgrad.compile.llvm.loader import Address, Code, load
-from fgrad.compile.llvm.store import DiskStore, contents
+from fgrad.compile.llvm.store import DiskStore, contents, python_files
 from fgrad.compile.llvm.target import host_target, llvm_version
 from fgrad.compile.llvm.text import ATTRIBUTES, Target
 from fgrad.config import config
@@ -88,8 +88,8 @@ class _Session:
 
 def emitter_digest(store: DiskStore | None) -> str:
     """A hash of the modules that write code, so that a changed emitter finds no old code."""
-    root = Path(__file__).parent.parent
-    files = [str(path) for name in EMITTERS for path in sorted((root / name).rglob("*.py"))]
+    root = os.path.dirname(os.path.dirname(__file__))
+    files = [file for name in EMITTERS for file in python_files(os.path.join(root, name))]
     return contents(files, store)
 
 

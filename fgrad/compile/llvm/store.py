@@ -193,6 +193,20 @@ def _payload(key: str, data: bytes) -> bytes | None:
     return payload if name == key.encode() else None
 
 
+def python_files(folder: str, without: Sequence[str] = ()) -> list[str]:
+    """The Python files in a folder, and in those in it that have other names than these."""
+    found: list[str] = []
+    waiting = [folder]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    found.append(entry.path)
+                elif entry.is_dir() and entry.name not in (*without, "__pycache__"):
+                    waiting.append(entry.path)
+    return sorted(found)
+
+
 def contents(files: Sequence[str], store: DiskStore | None) -> str:
     """A hash of the contents of files, which are read where one of them may have changed since the
     store, if there is one, was told: any change of a file changes the time of its last change,

@@ -72,7 +72,7 @@ def trace_linear(
     what: str, fun: Callable[..., PyTree], primals: Sequence[PyTree], has_aux: bool, saves: bool
 ) -> Linearized:
     """Run `fun(*primals)` once, recording it for differentiation."""
-    leaves, in_tree = tree.flatten(tuple(primals)) if len(primals) != 1 else _single(primals)
+    leaves, in_tree = tree.flatten(tuple(primals))
     values = as_values(leaves, fun, primals, {})
     if what != "jvp":
         values = [_snapshot(x) for x in values]
@@ -109,11 +109,6 @@ def trace_linear(
 def _snapshot(x: Value) -> Value:
     """An array of its own: the tape is used later, when the caller may have written into his."""
     return x.copy("K") if is_array(x) else x
-
-
-def _single(primals: Sequence[PyTree]) -> tuple[list[Value], tree.TreeDef]:
-    leaves, treedef = flatten(primals[0])
-    return leaves, tree.tuple_of(treedef)
 
 
 def is_inexact(x: Value) -> bool:
