@@ -201,14 +201,16 @@ def normalised(x: Any) -> Any:
 
 
 FEW = {
-    "chain": (chain, lambda n: (n,), 8),
-    "mean": (total, lambda n: (n,), 8),
-    "softmax": (softmax, lambda n: (n,), 10),
-    "running total": (np.cumsum, lambda n: (n,), 8),
-    "sums of columns": (lambda x: np.sum(np.tanh(x), 0), lambda n: (n, 33), 8),
-    "windows": (windows, lambda n: (n + 3,), 10),
-    "normalisation": (fgrad.grad(normalised), lambda n: (n, 64), 10),
-    "layer": (fgrad.value_and_grad(partial(layer_loss, np.ones((32, 64)))), lambda n: (n, 32), 10),
+    "chain": (chain, lambda n: (n,), 5),
+    "mean": (total, lambda n: (n,), 6),
+    "softmax": (softmax, lambda n: (n,), 8),
+    "running total": (np.cumsum, lambda n: (n,), 2),
+    "sums of columns": (lambda x: np.sum(np.tanh(x), 0), lambda n: (n, 33), 6),
+    "windows": (windows, lambda n: (n + 3,), 9),
+    "normalisation": (fgrad.grad(normalised), lambda n: (n, 64), 8),
+    "layer": (fgrad.value_and_grad(partial(layer_loss, np.ones((32, 64)))), lambda n: (n, 32), 8),
+    "recurrence": (fgrad.grad(lambda x: np.sum(recurrence(x)[1])), lambda n: (n,), 8),
+    "transpose": (lambda x: x.T * 2 + 1, lambda n: (n, 50), 10),
 }
 
 
@@ -243,7 +245,7 @@ REFUSED = 0.2  # the largest part of random kernels that may need code of their 
 def shared_run(kernel: Kernel, arrays: list[np.ndarray]) -> bool:
     """Run a scheduled kernel whose numbers are all data; False if such code cannot be written."""
     renamed = canonical(kernel)
-    text, numbers = structure(renamed)
+    text, numbers, _ = structure(renamed)
     words = Pattern(tuple(range(len(numbers))), numbers)
     table = np.array(words.table(numbers), np.int64)
     source = shared._shared_source(text, renamed, words)

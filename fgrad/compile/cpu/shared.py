@@ -15,6 +15,7 @@ import marshal
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
+from typing import TypeAlias
 
 from fgrad.base.digest import digest
 from fgrad.base.fork_locks import own_lock
@@ -23,7 +24,7 @@ from fgrad.compile.cpu.emit.numbers import (
     NotShared,
     Number,
     Pattern,
-    expected_pattern,
+    Structure,
     pattern,
     structure,
 )
@@ -40,6 +41,8 @@ MOST_PATTERNS = 8  # of one structure; what does not fit them has its own code
 MOST_PROGRAMS = 1024  # whose numbers a process remembers
 MOST_NUMBERS = 512  # of one program
 
+Named: TypeAlias = "tuple[str, Number]"  # a number and what it is: an extent, a stride, ...
+
 
 class _Family:
     """The kernels of one structure: what was seen, and the code for several of them."""
@@ -52,35 +55,30 @@ class _Family:
         self.is_open = True
 
     def source(
-        self, kernel: Kernel, numbers: tuple[Number, ...], constants: AbstractSet[Number] | None
+        self, kernel: Kernel, found: Structure, constants: AbstractSet[Named] | None
     ) -> tuple[Source, tuple[int, ...]]:
         """The code for a canonical kernel, and its table.
 
         Arguments:
             kernel: the kernel.
-            numbers: its numbers.
+            found: its structure and numbers.
             constants: those of the program at other sizes; None if it had none.
         """
-        for found in self.patterns:
-            table = found.table(numbers)
+        numbers = found.numbers
+        for known in self.patterns:
+            table = known.table(numbers)
             if table is not None:
-                return _shared_source(self.text, kernel, found), table
+                return _shared_source(self.text, kernel, known), table
         if numbers not in self.seen and self.is_open:
-            found = self.pattern_with(numbers, constants)
+            made = None
+            if self.seen or constants is not None:
+                made = pattern([*self.seen, numbers], found.roles, constants)
             self.seen.append(numbers)
-            source = None if found is None else self.generalised(kernel, found)
+            source = None if made is None else self.generalised(kernel, made)
             self.keep()
-            if found is not None and source is not None:
-                return source, found.table(numbers) or ()
+            if made is not None and source is not None:
+                return source, made.table(numbers) or ()
         return _own_source(self.text, kernel, numbers), ()
-
-    def pattern_with(
-        self, numbers: tuple[Number, ...], constants: AbstractSet[Number] | None
-    ) -> Pattern | None:
-        """A pattern for what was seen and one more kernel; None where it has its own code."""
-        if self.seen:
-            return pattern([*self.seen, numbers])
-        return None if constants is None else expected_pattern(numbers, constants)
 
     def generalised(self, kernel: Kernel, found: Pattern) -> Source | None:
         """Code for a pattern; None from now on if that cannot be written."""
@@ -116,9 +114,9 @@ class _Seen:
 
     def __init__(self) -> None:
         self.sizes = 0
-        self.counts: Counter[Number] = Counter()
+        self.counts: Counter[Named] = Counter()
 
-    def add(self, numbers: set[Number]) -> None:
+    def add(self, numbers: set[Named]) -> None:
         """Those of one more size."""
         self.sizes += 1
         self.counts.update(numbers)
@@ -126,7 +124,7 @@ class _Seen:
             constants = self.constants()
             self.counts = Counter({n: k for n, k in self.counts.items() if n in constants})
 
-    def constants(self) -> frozenset[Number]:
+    def constants(self) -> frozenset[Named]:
         """Those of most sizes."""
         return frozenset([n for n, count in self.counts.items() if 2 * count > self.sizes])
 
@@ -154,17 +152,17 @@ class _Families:
             if len(self.programs) > MOST_PROGRAMS:
                 self.programs.popitem(last=False)
             found: list[tuple[Source, tuple[int, ...]]] = []
-            met: set[Number] = set()
+            met: set[Named] = set()
             constants = before.constants() if before.sizes else None
             for kernel in kernels:
                 renamed = canonical(kernel)
-                text, numbers = structure(renamed)
-                met.update(numbers)
-                if numbers:
-                    family = self.family(text, numbers)
-                    found.append(family.source(renamed, numbers, constants))
+                parts = structure(renamed)
+                met.update(zip(parts.roles, parts.numbers, strict=True))
+                if parts.numbers:
+                    family = self.family(parts.text, parts.numbers)
+                    found.append(family.source(renamed, parts, constants))
                 else:
-                    found.append((_own_source(text, renamed, numbers), ()))
+                    found.append((_own_source(parts.text, renamed, ()), ()))
             before.add(met)
         return found
 

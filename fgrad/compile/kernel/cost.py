@@ -7,7 +7,6 @@ from fgrad.compile.kernel.machine import (
     CLOSE_STRIDE,
     DIVISION_CYCLES,
     GATHER_CYCLES,
-    LONG_LOOP_CYCLES,
     LONG_OPERATION,
     WHILE_TURNS,
 )
@@ -29,28 +28,6 @@ def weight(s: Statement) -> float:
         return _CYCLES[s.op]
     kind = type(s)
     return 1.0 if kind is Load or kind is Store or kind is Update else 0.0
-
-
-def turn_cost(loop: Loop) -> float:
-    """The cycles of one turn, without the loops in it that look for signals themselves."""
-    cost = 1.0
-    for s in loop.body:
-        if not isinstance(s, Loop):
-            cost += weight(s)
-        elif not looks_for_signals(s):
-            cost += s.extent * turn_cost(s)
-    return cost
-
-
-def looks_for_signals(loop: Loop) -> bool:
-    """Whether a loop may run long: without end, or in order for many cycles; and one around it."""
-    if loop.kind == "while" or any([isinstance(s, Loop) and _in_order(s) for s in loop.body]):
-        return True
-    return loop.kind == "serial" and loop.extent * turn_cost(loop) > LONG_LOOP_CYCLES
-
-
-def _in_order(loop: Loop) -> bool:
-    return loop.kind in ("while", "serial") and looks_for_signals(loop)
 
 
 def vector_cost(body: Body, axis: str, lanes: int) -> float:

@@ -56,7 +56,6 @@ CHUNK_CYCLES = 50_000  # of the least piece that is worth a thread's while
 SORT_CHUNK_CYCLES = 100_000  # the same where pieces differ in length
 MOST_PIECES = 16  # of a routine's range
 ONE_THREAD_ROWS = 640  # of a matrix up to which the barriers of LAPACK's threads cost more
-LONG_LOOP_CYCLES = 1 << 18  # from which a loop looks for signals
 SIGNAL_CYCLES = 1 << 21  # or so, between two looks for signals
 WALKED_CYCLES = 30_000_000  # of a first run that Python walks, on one thread
 RELEASE_CYCLES = 30_000  # of a call during which other Python threads may run: about 10 us

@@ -25,8 +25,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fgrad.compile.cpu.emit.facts import LoopFacts, Span, lane_copies
-from fgrad.compile.cpu.emit.frame import BOOL, Axis, Emit, Frame, Scope, Value
+from fgrad.compile.cpu.emit.frame import Axis, Emit, Frame, Value
 from fgrad.compile.cpu.emit.index import emit_index
+from fgrad.compile.cpu.emit.masks import leading, live_lanes
 from fgrad.compile.cpu.emit.memory import SPARE, SPARE_BYTES, emit_load, emit_store
 from fgrad.compile.cpu.emit.numbers import (
     Pattern,
@@ -79,6 +80,15 @@ class Range(NamedTuple):
 
     extent: int
     grain: int
+
+
+class _Extent(NamedTuple):
+    """How a loop is cut: its extent may be any, a vector may be left that is not full, and all
+    passes are masked, so that a long body is written once."""
+
+    varies: bool
+    ragged: bool
+    masked: bool
 
 
 def outer_loop(kernel: Kernel) -> Loop | None:
@@ -310,25 +320,29 @@ class KernelEmitter:
             self.tile = None
         del self.frame.axes[loop.axis]
 
+    def _extent(self, loop: Loop, facts: LoopFacts) -> _Extent:
+        extent, step = loop.extent, max(loop.lanes, 1) * max(loop.unroll, 1)
+        varies = isinstance(extent, Register) and step > 1 and self.tile is None
+        size = known(extent)
+        ragged = loop.lanes > 1 and (varies or size % loop.lanes > 0)
+        long = facts.weight > SHORT_BODY and loop.unroll <= 1
+        return _Extent(varies, ragged, ragged and long and (varies or size > loop.lanes))
+
     def _static(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
         extent, size = loop.extent, known(loop.extent)
-        ragged = size % lanes > 0
-        if ragged and facts.weight > SHORT_BODY and size > lanes:
+        varies, ragged, masked = self._extent(loop, facts)
+        if masked:
             self._span(loop, facts, Span("0", str(extent), lanes, 1, True))
             return
-        if size < lanes * unroll:
-            self._span(
-                loop,
-                facts,
-                Span("0", str(extent), lanes, 1, ragged, False, size < lanes, 0, extent),
-            )
+        if size < lanes * unroll and not varies:
+            only = Span("0", str(extent), lanes, 1, ragged, False, size < lanes, 0, extent)
+            self._span(loop, facts, only)
             return
         main = self._multiple(extent, lanes * unroll)
-        self._span(loop, facts, Span("0", str(main), lanes, unroll, False, last=main))
+        self._span(loop, facts, Span("0", str(main), lanes, unroll, False, varies, last=main))
         if ragged or (unroll > 1 and main != extent):
-            maybe = not ragged and isinstance(extent, Register)
             bounds = str(main), str(extent)
-            rest = Span(*bounds, lanes, 1, ragged, maybe, unroll == 1, main, extent)
+            rest = Span(*bounds, lanes, 1, ragged, varies, unroll == 1, main, extent)
             self._span(loop, facts, rest)
 
     def _multiple(self, extent: int | Register, step: int) -> int | Register:
@@ -348,14 +362,12 @@ class KernelEmitter:
     def _outer(self, loop: Loop, facts: LoopFacts, lanes: int, unroll: int) -> None:
         """The loop over `[lo, hi)`: only the part of `hi == extent` has a remainder."""
         extent, size = loop.extent, known(loop.extent)
-        ragged = size % lanes > 0
-        masked = ragged and facts.weight > SHORT_BODY
+        varies, ragged, masked = self._extent(loop, facts)
         main = self._multiple(extent, lanes * unroll)
         if masked or main == extent or (unroll == 1 and not ragged):
-            copies = 1 if masked else unroll
-            self._span(loop, facts, Span("%lo", "%hi", lanes, copies, masked, True))
+            self._span(loop, facts, Span("%lo", "%hi", lanes, unroll, masked, True))
             return
-        if size >= lanes * unroll:
+        if varies or size >= lanes * unroll:
             function = self.frame.enter(self.frame.root)
             short = function.emit(f"icmp slt i64 %hi, {main}")
             stop = function.emit(f"select i1 {short}, i64 %hi, i64 {main}")
@@ -374,7 +386,7 @@ class KernelEmitter:
             return
         frame, saved = self.frame, self.frame.mask
         if span.masked:
-            frame.mask = Value(_leading(live, span.lanes), span.lanes, BOOL, frame.root)
+            frame.mask = leading(frame, live, span.lanes)
         self._copies(loop, facts, None, known(span.first), span)
         frame.mask = saved
 
@@ -387,7 +399,7 @@ class KernelEmitter:
         for accumulator, _, _ in carried:
             accumulator.scope = scope
         if span.masked:
-            frame.mask = self._live_lanes(counter, span)
+            frame.mask = live_lanes(frame, counter, span)
         self._copies(loop, facts, counter, 0, span)
         frame.mask, frame.tail = saved
         function = frame.enter(frame.inner)
@@ -547,39 +559,6 @@ class KernelEmitter:
             return
         rows = self.frame.axes[tile.rows.axis]
         tile.emit(rows._replace(lanes=1), axis._replace(lanes=1))
-
-    def _live_lanes(self, counter: str, span: Span) -> Value:
-        """The mask of lanes below `stop`; it is the same in all runs of a loop of one pass."""
-        frame, lanes = self.frame, span.lanes
-        live = span.only_pass()
-        if live is not None:
-            return Value(_leading(live, lanes), lanes, BOOL, frame.root)
-        key = ("live", span.start, span.stop, lanes)
-        if not span.is_short:
-            texts = self._live_texts(counter, span, frame.inner)
-        elif (texts := frame.root.cache.get(key)) is None:
-            texts = frame.root.cache[key] = self._live_texts(span.start, span, frame.root)
-        mask, frame.tail = texts[0], texts[1:]
-        scope = frame.root if span.is_short else frame.inner
-        return Value(mask, lanes, BOOL, scope, is_tail=True)
-
-    def _live_texts(self, first: str, span: Span, scope: Scope) -> tuple[str, str, str]:
-        """The mask, whether all lanes are alive, and how many are."""
-        frame, lanes = self.frame, span.lanes
-        function = frame.enter(scope)
-        left = function.emit(f"sub nsw i64 {span.stop}, {first}")
-        whole = function.emit(f"icmp sge i64 {left}, {lanes}")
-        live = function.emit(f"select i1 {whole}, i64 {lanes}, i64 {left}")
-        narrow = function.emit(f"trunc i64 {live} to i32")
-        bound = frame.splat(narrow, np.dtype(np.int32), lanes, scope)
-        numbers = ", ".join([f"i32 {k}" for k in range(lanes)])
-        mask = frame.enter(scope).emit(f"icmp slt <{lanes} x i32> <{numbers}>, {bound}")
-        return mask, whole, live
-
-
-def _leading(live: int, lanes: int) -> str:
-    """The constant mask whose first `live` lanes are true."""
-    return "<" + ", ".join([f"i1 {str(k < live).lower()}" for k in range(lanes)]) + ">"
 
 
 _EMIT: dict[type, Callable[[KernelEmitter, Any], None]] = {

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from fgrad.compile.kernel.cost import looks_for_signals, turn_cost
+from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
     Affine,
     Const,
@@ -84,6 +84,29 @@ def is_written_out(loop: Loop) -> bool:
     return few or (loop.unroll > 1 and loop.unroll * lanes == extent)
 
 
+def turn_cost(loop: Loop) -> float:
+    """The cycles of one turn, without the loops in it that look for signals themselves."""
+    cost = 1.0
+    for s in loop.body:
+        if not isinstance(s, Loop):
+            cost += weight(s)
+        elif not looks_for_signals(s):
+            cost += s.extent * turn_cost(s)
+    return cost
+
+
+def looks_for_signals(loop: Loop) -> bool:
+    """Whether a loop may run long: without end, or in order; and one around it.  That does not
+    depend on how long it is, so that sizes share code."""
+    if loop.kind == "while" or any([isinstance(s, Loop) and _in_order(s) for s in loop.body]):
+        return True
+    return loop.kind == "serial" and not is_written_out(loop)
+
+
+def _in_order(loop: Loop) -> bool:
+    return loop.kind in ("while", "serial") and looks_for_signals(loop)
+
+
 def capacity(size: int | Register) -> int:
     """The elements that a scratch buffer has room for: one figure for many sizes."""
     if not isinstance(size, Register) and size < SHORT_SCRATCH:
@@ -108,18 +131,21 @@ def _in_registers(kernel: Kernel) -> frozenset[str]:
 
 
 class Structure(NamedTuple):
-    """A kernel without its numbers."""
+    """A kernel without its numbers; what each of them is, is the same for all of a structure."""
 
     text: str
     numbers: tuple[Number, ...]
+    roles: tuple[str, ...]
 
 
 def structure(kernel: Kernel) -> Structure:
     """The structure of a canonical scheduled kernel, and its numbers in order."""
     numbers: list[Number] = []
+    roles: list[str] = []
 
-    def take(number: Number) -> Any:
+    def take(number: Number, role: str) -> Any:
         numbers.append(number)
+        roles.append(role)
         return _HOLE
 
     replaced = _replaced(kernel, take).kernel
@@ -128,8 +154,7 @@ def structure(kernel: Kernel) -> Structure:
         if b.role == "scratch":
             size = b.size if isinstance(b.size, int) else Register("#", given.size)
             lines.append(str(capacity(size)))
-    lines += [_cut(s) for s in walk(kernel.body) if isinstance(s, Loop)]
-    return Structure("\n".join(lines), tuple(numbers))
+    return Structure("\n".join(lines), tuple(numbers), tuple(roles))
 
 
 class Form(NamedTuple):
@@ -149,7 +174,7 @@ def form(kernel: Kernel, registers: Sequence[Register | None] | None = None) -> 
         return Form(kernel, {s.axis: int(turn_cost(s)) for s in loops if looks_for_signals(s)})
     given = iter(registers)
 
-    def take(number: Number) -> Any:
+    def take(number: Number, _role: str) -> Any:
         found = next(given)
         return number if found is None else found
 
@@ -157,17 +182,7 @@ def form(kernel: Kernel, registers: Sequence[Register | None] | None = None) -> 
 
 
 _HOLE = Register("#")
-_Take: TypeAlias = Callable[[Number], object]
-
-
-def _cut(loop: Loop) -> str:
-    """What the code of a loop depends on beside the text."""
-    if is_written_out(loop):
-        return str(int(looks_for_signals(loop)))
-    extent, lanes = loop.extent, max(loop.lanes, 1)
-    words = [extent % lanes > 0, extent > lanes, extent >= lanes * loop.unroll]
-    words.append(looks_for_signals(loop))
-    return " ".join([str(int(word)) for word in words])
+_Take: TypeAlias = Callable[[Number, str], object]
 
 
 def _replaced(kernel: Kernel, take: _Take) -> Form:
@@ -177,7 +192,7 @@ def _replaced(kernel: Kernel, take: _Take) -> Form:
         if b.role != "scratch"
         else b
         if b.name in fixed
-        else b._replace(size=take(b.size))
+        else b._replace(size=take(b.size, "size"))
         for b in kernel.buffers
     ]
     replacing = _Replacing(take, _folded(kernel.body))
@@ -231,11 +246,12 @@ class _Replacing:
         return tuple(out)
 
     def number(self, number: int) -> Any:
-        return number if -LEAST < number < LEAST else self.take(number)
+        return number if -LEAST < number < LEAST else self.take(number, "stride")
 
     def affine(self, index: Affine) -> Affine:
         terms = [(axis, self.number(stride)) for axis, stride in index.terms]
-        return Affine(self.number(index.const), tuple(terms))
+        const: Any = self.take(index.const, "offset") if index.const else 0
+        return Affine(const, tuple(terms))
 
     def indirect(self, terms: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         if not terms:
@@ -249,14 +265,14 @@ class _Replacing:
         if kind == "f":
             value = float(np.asarray(s.value).astype(s.dtype))
             plain = value in _PLAIN or not math.isfinite(value)
-            return s if plain else s._replace(value=self.take(value))
+            return s if plain else s._replace(value=self.take(value, "constant"))
         value = int(np.asarray(s.value).astype(s.dtype))
-        return s if -LEAST < value < LEAST else s._replace(value=self.take(value))
+        return s if -LEAST < value < LEAST else s._replace(value=self.take(value, "constant"))
 
     def loop(self, s: Loop) -> Loop:
-        extent = s.extent if is_written_out(s) else self.take(s.extent)
+        extent = s.extent if is_written_out(s) else self.take(s.extent, "extent")
         if looks_for_signals(s):
-            self.turns[s.axis] = self.take(int(turn_cost(s)))
+            self.turns[s.axis] = self.take(int(turn_cost(s)), "cost")
         return s._replace(extent=extent, body=self.body(s.body))
 
 
@@ -283,26 +299,27 @@ class Pattern(NamedTuple):
         ]
 
 
-def pattern(seen: Sequence[tuple[Number, ...]]) -> Pattern:
+def pattern(
+    seen: Sequence[tuple[Number, ...]],
+    roles: Sequence[str],
+    constants: AbstractSet[tuple[str, Number]] | None,
+) -> Pattern | None:
     """The pattern of kernels of one structure: what differs among them is data, and numbers that
-    are equal in each of them are one word."""
+    are equal in each of them are one word; None if nothing is data.
+
+    Arguments:
+        seen: the numbers of each kernel.
+        roles: what each number is.
+        constants: what the program had at other sizes; other numbers are data too.
+    """
     words: dict[tuple[Any, ...], int] = {}
     found: list[int | None] = []
-    for row in zip(*seen, strict=True):
-        differs = any([not _same(row[0], number) for number in row])
+    for role, row in zip(roles, zip(*seen, strict=True), strict=True):
+        varies = any([not _same(row[0], number) for number in row])
+        varies = varies or (constants is not None and (role, row[0]) not in constants)
         key = type(row[0]), *row
-        found.append(words.setdefault(key, len(words)) if differs else None)
-    return Pattern(tuple(found), seen[-1])
-
-
-def expected_pattern(numbers: tuple[Number, ...], constants: AbstractSet[Number]) -> Pattern | None:
-    """The pattern of a kernel of which no other one is known: numbers that the program had at other
-    sizes are `constants`, and those that are equal are one word; None if nothing is data then."""
-    words: dict[tuple[type, Number], int] = {}
-    found = [
-        None if n in constants else words.setdefault((type(n), n), len(words)) for n in numbers
-    ]
-    return Pattern(tuple(found), numbers) if words else None
+        found.append(words.setdefault(key, len(words)) if varies else None)
+    return Pattern(tuple(found), seen[-1]) if words else None
 
 
 def _same(a: Number, b: Number) -> bool:
