@@ -56,7 +56,8 @@ UNKNOWN_SHAPES = """
 
 These work where values are known (under `grad`, `vjp`, `jvp`), and have derivatives there. Under
 `jit` and inside `vmap` they raise a card, unless it is said how many elements there are. An
-assignment to a mask, `x[mask] = v`, always works.
+assignment to a mask, `x[mask] = v`, always works, and so do formulas, reductions and writes
+of `x[mask]`.
 
 """
 

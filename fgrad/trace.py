@@ -28,7 +28,7 @@ from fgrad.tracing.assign import Frozen, Root, View, enclosing
 from fgrad.tracing.closed import Captured, holds, own, takes
 from fgrad.tracing.constants import constant, thaw_constants
 from fgrad.tracing.layouts import told_orders
-from fgrad.tracing.on_device import DEVICES, OnDevice, bind_on_device
+from fgrad.tracing.on_device import DEVICES, OnDevice, bind_on_device, leaders, leads
 from fgrad.tracing.readout import array_of, number_of
 from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, new, passed_by
 from fgrad.tracing.tables import (
@@ -177,23 +177,23 @@ class Tracer(Operators if TYPE_CHECKING else object):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object
     ) -> PyTree:
+        if leaders and not leaders.isdisjoint(map(type, inputs)):
+            return NotImplemented
         if "out" in kwargs:
             return store_out.call(kwargs.pop("out"), ufunc, method, inputs, kwargs)
         if method == "__call__":
             function = numpy_functions.get(ufunc) or numpy_functions.find(ufunc)
             if function is not None:
                 return function(*inputs, **kwargs) if kwargs else function(*inputs)
-        else:
-            handler = ufunc_methods.get(method)
-            if handler is not None:
-                return handler(ufunc, *inputs, **kwargs)
+        elif method in ufunc_methods:
+            return ufunc_methods[method](ufunc, *inputs, **kwargs)
         raise unsupported_card.call(ufunc, method)
 
     def __array_function__(
         self, func: Callable[..., PyTree], types: Collection[type], args: tuple[object, ...],
         kwargs: dict[str, object],
     ) -> PyTree:  # fmt: skip
-        if DEVICES and any([issubclass(kind, OnDevice) for kind in types]):
+        if (DEVICES or leaders) and leads(types):
             return NotImplemented  # it lifts itself
         function = numpy_functions.get(func) or numpy_functions.find(func)
         if function is None:

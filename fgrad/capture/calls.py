@@ -21,6 +21,7 @@ from fgrad.capture import iteration
 from fgrad.capture.elements import made
 from fgrad.capture.values import is_unknown
 from fgrad.errors import ArgumentError
+from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import weakened
 from fgrad.trace import Tracer, innermost
 from fgrad.tracing.capturing import not_recorded, rolls
@@ -165,6 +166,11 @@ def print_(*args: Any, **kwargs: Any) -> None:
         builtins.print(*xs, **kwargs)
 
     debug_callback(show, *args)
+
+
+def len_(x: Any) -> Any:
+    """`len`: traced, of what a mask selects."""
+    return x.shape[0] if isinstance(x, Masked) else builtins.len(x)
 
 
 def isscalar_(x: object) -> bool:
@@ -360,7 +366,8 @@ def _table() -> dict[object, Function]:
         reversed: iteration.reversed_, float: float_, int: int_, bool: bool_, complex: complex_,
         max: _largest(max, np.greater), min: _largest(min, np.less), sum: sum_, any: any_,
         all: all_, isinstance: isinstance_, print: print_, list: list_, dict: dict_,
-        np.isscalar: isscalar_, type: type_, divmod: divmod_, round: round_, np.ndarray: ndarray_,
+        len: len_, np.isscalar: isscalar_, type: type_, divmod: divmod_, round: round_,
+        np.ndarray: ndarray_,
     }  # fmt: skip
     table |= {getattr(np, name): _buffer(name) for name in BUFFERS}
     table |= {getattr(np, name): _values(name) for name in FROM_VALUES}

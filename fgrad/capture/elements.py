@@ -18,6 +18,8 @@ from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.config import config
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.bounds import checking
+from fgrad.numpy.masked import Masked
+from fgrad.numpy.masked_places import chosen
 from fgrad.numpy.promote import weakened
 from fgrad.numpy.views import is_basic
 from fgrad.trace import Tracer, concrete, innermost
@@ -76,7 +78,7 @@ def has_unknown(index: Any) -> bool:
         return any([has_unknown(part) for part in index])
     if isinstance(index, slice):
         return any([is_unknown(part) for part in (index.start, index.stop, index.step)])
-    return is_unknown(index)
+    return is_unknown(index) or isinstance(index, Masked)
 
 
 def _settled(index: Any) -> Any:
@@ -117,6 +119,8 @@ def item(x: Any, index: Any) -> Any:
     with checking(checks()):
         if not isinstance(x, np.ndarray):
             return x[index]
+        if chosen(index) is not None:
+            return as_tracer(x)[index]
         out = at(x)[index].get()
     return own_part(out, index)
 
@@ -151,7 +155,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`."""
     if isinstance(index, (tuple, slice)):
         index = _settled(index)
-    if isinstance(x, Tracer):
+    if isinstance(x, (Tracer, Masked)):
         with checking(checks()):
             x[index] = value
         return
@@ -164,7 +168,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
 def change_item(x: object, index: object, op: str, value: Callable[[], object]) -> None:
     """`x[index] op= value()`."""
     old = item(x, index)
-    if not isinstance(x, Tracer):
+    if not isinstance(x, (Tracer, Masked)):
         changes(x)
     set_item(x, index, IN_PLACE[op](old, value()))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fgrad.ir.aval import Aval, aval_of, is_numeric
 from fgrad.numpy.inplace import adopt_array
+from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import BROADCAST, convert, reshape, strong
 from fgrad.trace import Builder, Tracer, Value, concrete, innermost
 
@@ -106,14 +107,16 @@ class Parts(NamedTuple):
 
 
 def is_container(x: object) -> bool:
-    """Whether a value is taken apart: a tuple, list or dictionary."""
-    return type(x) in (list, dict) or isinstance(x, tuple)
+    """Whether a value is taken apart: a tuple, list or dictionary, or what a mask selects."""
+    return type(x) in (list, dict, Masked) or isinstance(x, tuple)
 
 
 def parts_of(x: Any) -> Parts:
     """A container taken apart at all depths; other values are a leaf."""
     if not is_container(x):
         return Parts([x], lambda leaves: leaves[0], "leaf")
+    if isinstance(x, Masked):
+        return Parts([x.whole, x.mask], lambda leaves: Masked(*leaves), Masked)
     keys = tuple(x) if isinstance(x, dict) else tuple(range(len(x)))
     inner = [parts_of(x[key]) for key in keys]
     kind = type(x)

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError, InPlaceError
+from fgrad.errors import ArgumentError, InPlaceError, TracedIndexError
 from fgrad.numpy import arrange
 from fgrad.numpy.at_indexing import IndexedElements
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.dispatch import TRACED, add
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import is_unknown_mask, write_masked
+from fgrad.numpy.masked_places import chosen, write_chosen
 from fgrad.numpy.operators import check_cast, keep_type
 from fgrad.numpy.promote import (
     as_array,
@@ -58,11 +59,12 @@ from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
-from fgrad.trace import Builder, Tracer, Value, concrete
-from fgrad.tracing.assign import View, keep_memory, link
+from fgrad.trace import Builder, Tracer, Value, concrete, innermost
+from fgrad.tracing.assign import View, keep_memory, layout_of, link, memory_of, point_at
 from fgrad.tracing.fastpath import adopt_known
 from fgrad.tracing.layouts import mark
 from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
+from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
 from fgrad.transforms.core.wrap import is_weak
 from fgrad.typing import ArrayLike, Casting
@@ -109,8 +111,16 @@ def setitem(x: Tracer, index: object, value: ArrayLike) -> None:
         value = reshape(_cycled(value, math.prod(shape), "flat", x.dtype), shape)
     if is_unknown_mask(index):
         write_all(x, write_masked(x, index, value))
-    else:
-        write_all(x, update(x, index, value, "set"))
+        return
+    try:
+        new: Value | None = update(x, index, value, "set")
+    except TracedIndexError:
+        at = chosen(index)
+        if at is None:
+            raise
+        new = write_chosen(x, at, value, "set")
+    if new is not None:
+        write_all(x, new)
 
 
 def adopt_array(builder: Builder, array: np.ndarray, is_new: bool = False) -> Tracer:
@@ -425,6 +435,31 @@ def set_flat(x: Tracer, value: ArrayLike) -> None:
     write_all(x, sh.reshape(_cycled(value, x.size, "flat", x.dtype), x.shape))
 
 
+def set_shape(x: Tracer, shape: Any) -> None:
+    """x.shape = shape: of an array that the function has made, and has no views of.
+
+    Raises:
+        InPlaceError: others would not see it.
+    """
+    builder, memory = innermost(), x.memory
+    seen = isinstance(memory, View) or (memory is not None and memory_of(x).alive())
+    if seen or x.builder is not builder or any([body.carries(x) for body in THREAD.state.bodies]):
+        raise InPlaceError(
+            "The shape of an array that others see is assigned.",
+            (
+                ("value", f"{x.aval}"),
+                *user_line(),
+                ("why", "it is of an outer function or step, or a view, or there is a view of it."),
+                ("write", "y = x.reshape(shape)      a view with another shape"),
+            ),
+        )
+    layout = layout_of(x).view()
+    layout.shape = shape  # or NumPy's error
+    point_at(x, sh.reshape(x, layout.shape).handle())  # type: ignore[union-attr]
+    own = memory_of(x)
+    own.layout, own.writes = layout, own.writes + 1
+
+
 def _part_of(part: Function, plain: Function) -> Function:
     """np.real and np.imag, whose result is a view of a traced array."""
 
@@ -482,6 +517,7 @@ def install(methods: dict[str, Any]) -> dict[str, Any]:
     table["real"] = property(real_part, _set_real)
     table["imag"] = property(imaginary_part, _set_imag)
     table["flat"] = property(flat_of, set_flat)
+    table["shape"] = property(Tracer.shape.fget, set_shape)
     for name in methods:
         base = methods.get(f"__{name[3:]}")
         if name.startswith("__i") and name.endswith("__") and name != "__invert__" and base:

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, TracedIndexError
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import Masked, is_unknown_mask
+from fgrad.numpy.masked_places import chosen, read_chosen
 from fgrad.numpy.promote import traced_full
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
@@ -51,7 +52,13 @@ def get_view(x: Tracer, index: Any) -> Value | Masked:
     """x[index]; a basic index gives a view."""
     if type(index) is Tracer and is_unknown_mask(index):
         return Masked(x.twin(), index.twin())
-    out = getitem(x, index)
+    try:
+        out = getitem(x, index)
+    except TracedIndexError:
+        at = chosen(index)
+        if at is None:
+            raise
+        return read_chosen(x, at)
     if type(out) is Tracer and is_basic(index) and (out.shape or _keeps_array(index)):
         if out is x:
             out = x.twin()

@@ -26,6 +26,7 @@ from fgrad.typing import Operand
 NEGATIVE_POWER = "ValueError\nIntegers to negative integer powers are not allowed."
 OVERFLOW = "OverflowError\nPython integer out of bounds for {}"
 OUT_OF_BOUNDS = "IndexError\nAn index is out of bounds for axis {} with size {}.\n{}"
+EMPTY_EXTREMUM = "ValueError\nzero-size array to reduction operation {} which has no identity\n{}"
 ASSERTION = "AssertionError\n{}\n{}"
 _BUILTIN = {
     kind.__name__: kind for kind in (ValueError, OverflowError, ZeroDivisionError, AssertionError)

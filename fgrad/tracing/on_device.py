@@ -29,6 +29,7 @@ HOST = "cpu"  # the name of the device whose memory NumPy's arrays are in
 # arrays on devices.
 Put: TypeAlias = "Callable[[object, DType | None], OnDevice]"
 DEVICES: dict[str, Put] = {}
+leaders: set[type] = set()  # other classes that know what a function of them and of tracers is
 # `bind` of arrays on a device: (primitive, operands, params) -> results
 bind_on_device: Provided[Callable[[Primitive, Sequence[object], EqnParams], PyTree]] = Provided(
     "fgrad.tracing.device_tracing.bind_lifted"
@@ -87,6 +88,11 @@ class OnDevice(Operators if TYPE_CHECKING else object):
     def itemsize(self) -> int:
         """Bytes of one element."""
         return self.dtype.itemsize
+
+
+def leads(kinds: Iterable[type]) -> bool:
+    """Whether a class among some knows what a function of it and of tracers is."""
+    return any([kind in leaders or issubclass(kind, OnDevice) for kind in kinds])
 
 
 def put(x: object, device: str, dtype: DType | None = None) -> OnDevice:

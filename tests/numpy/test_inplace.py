@@ -257,7 +257,7 @@ def test_writes_into_an_outer_array_are_refused() -> None:
 
 def test_a_mask_of_unknown_size_is_refused_by_name() -> None:
     with pytest.raises(FgradError, match="boolean mask"):
-        fgrad.jit(lambda x: np.sum(x[x > 0]))(X)
+        fgrad.jit(lambda x: np.sort(x[x > 0]))(X)
 
 
 def test_results_of_vjp_may_be_written_into() -> None:

@@ -33,6 +33,7 @@ from fgrad.tracing.outside.watches import Watches
 from fgrad.tracing.overlap import overlap
 from fgrad.transforms.core.arguments import (
     Names,
+    check_shape,
     check_written,
     is_contiguous,
     shared,
@@ -153,6 +154,7 @@ class Watched:
         self.given_back = given_back
         self.numbers = {id(x): k for k, x in enumerate(tracers)}
         self.tracers, self.arrays = tracers, arrays
+        self.shapes = [x.shape for x in tracers]
         self.containers = Watch(args)
         for x, is_array in zip(tracers, arrays, strict=True):
             if is_array:
@@ -176,6 +178,7 @@ class Watched:
         for k in writes:
             if not self.arrays[k]:
                 raise unwritable(fun, names()[k], "is a number", "numbers do not change.")
+            check_shape(self.tracers[k], self.shapes[k], fun, names()[k])
         contiguous = self.contiguous()
         effects = Effects(tuple(leaves), writes, stores, contiguous)
         return effects, values + [self.tracers[k] for k in writes]

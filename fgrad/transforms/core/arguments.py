@@ -144,6 +144,19 @@ def _traced(new: Tracer) -> InPlaceError:
 # --- transforms that call a function with values --------------------------------------------------
 
 
+def check_shape(x: Tracer, shape: tuple[int, ...], function: str, name: str) -> None:
+    """Raise a card if the shape of an argument was assigned."""
+    if x.shape != shape:
+        raise ArgumentWriteError(
+            f"{function} assigns the shape of an argument.",
+            (
+                ("value", f"{name} had the shape {shape}, now {x.shape}"),
+                ("why", "compiled code writes the elements of arrays, not their shapes."),
+                ("write", f"{name} = {name}.reshape(shape)      a view with another shape"),
+            ),
+        )
+
+
 def watched(trees: Sequence[object]) -> Watch | None:
     """The containers among the arguments that a function gets; None if there are none."""
     return None if all([type(x) is Tracer for x in trees]) else Watch(tuple(trees))
@@ -323,6 +336,8 @@ class Shared:
         for k in own:
             if not is_writable(self.leaves[k]):
                 raise unwritable(self.transform, self.names()[k], "is a number", "numbers stay.")
+            shape = getattr(self.leaves[k], "shape", ())
+            check_shape(self.tracers[k], shape, self.transform, self.names()[k])
         check_written(own, self.leaves, self.transform, self.names)
         new = [self._known(self.tracers[k], self.names()[k]) for k in own]
         contents = [self._contents(edit, results) for edit in edits]
