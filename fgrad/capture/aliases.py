@@ -66,8 +66,18 @@ class Some(View):
         return np.empty(self.aval.shape, self.aval.dtype)
 
 
+def array_of(x: Tracer) -> Tracer:
+    """The array that a tracer is: of one that stands for it in a trace, the one that is outside."""
+    while x.builder.live:
+        outside = [known[0] for known in x.builder.captures.values() if known[2] is x]
+        if not outside:
+            break
+        x = outside[0]
+    return x
+
+
 def roots_of(x: Tracer) -> list[Tracer]:
-    """The arrays at the ends of the chains of views of `x`."""
+    """The arrays at the ends of the chains of views of `x`, in the traces that they belong to."""
     found: list[Tracer] = []
     left = [x]
     while left:
@@ -76,7 +86,11 @@ def roots_of(x: Tracer) -> list[Tracer]:
             if isinstance(x.memory, Some):
                 left += x.memory.olds[1:]
             x = x.memory.base
-        found.append(x)
+        outside = array_of(x)
+        if outside is x:
+            found.append(x)
+        else:
+            left.append(outside)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fgrad.capture.aliases import is_either, is_some
+from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
 from fgrad.capture.notes import note
 from fgrad.capture.state import Cells, is_internal
 from fgrad.capture.values import (
@@ -23,6 +23,7 @@ from fgrad.capture.values import (
     is_number,
     is_unknown,
     parts_of,
+    result_of,
     zeros,
 )
 from fgrad.errors import CaptureError, FgradError
@@ -124,40 +125,38 @@ class _Branches:
             )
         ]
         avals = [aval for out in outcomes for aval in out.avals]
-        olds: list[dict[int, Tracer]] = [
-            {},
-            {},
-        ]  # for each branch: the result -> the outer array that it is
+        olds: list[dict[int, _Old]] = [{}, {}]  # for each branch, by the number of the result
         programs = [self._traced(block, outcomes, olds[k]) for k, block in enumerate((other, then))]
         results = list(_chosen(self.test, programs, self.roots))
         note("branch")
-        each = iter(results)
-        values = []
-        for before, out in zip(self.start, outcomes, strict=False):
-            taken = [next(each) for _ in out.avals]
-            for x, aval in zip(taken, out.avals, strict=True):
-                if isinstance(x, Tracer):
-                    x.weak = aval.weak and not aval.shape
-            values.append(before if out.same else out.together(taken))
-        self.cells.set([*values, *self.start[self.count :]])
         for root, new in zip(self.roots, results[len(avals) :], strict=True):
             if new is not root:
                 write_all(root, new)
         names = [n for n, o in zip(self.cells.names, outcomes, strict=False) for _ in o.avals]
-        for k, out in enumerate(results[: len(avals)]):
-            self._alias(out, k, olds, names[k])
+        leaves = iter([
+            self._aliased(result_of(x, aval), k, olds, name)
+            for k, (x, aval, name) in enumerate(zip(results, avals, names, strict=False))
+        ])  # fmt: skip
+        values = []
+        for before, out in zip(self.start, outcomes, strict=False):
+            taken = [next(leaves) for _ in out.avals]
+            values.append(before if out.same else out.together(taken))
+        self.cells.set([*values, *self.start[self.count :]])
 
-    def _alias(self, out: Value, k: int, olds: Sequence[dict[int, Tracer]], name: str) -> None:
-        """Note that a result is an array from outside where a branch returns that, so that later
-        writes into one reach the other."""
+    def _aliased(self, out: Value, k: int, olds: Sequence[dict[int, _Old]], name: str) -> Value:
+        """Result `k`, which is an array from outside where a branch returns that: later writes into
+        one reach the other."""
         found = [old[k] for old in olds if k in old]
         if not isinstance(out, Tracer) or not found:
-            return
-        whole = found[0].shape == out.shape and found[0].dtype == out.dtype
-        if len(found) == 1 and whole and found[0].builder.live:
-            is_either(out, self.test, found[0], k in olds[1])
+            return out
+        old, whole = found[0].array, all([one.whole for one in found])
+        if len(found) == 2 and whole and old is found[1].array:
+            return old
+        if len(found) == 1 and whole and old.builder.live and old.dtype == out.dtype:
+            is_either(out, self.test, old, k in olds[1])
         else:
-            is_some(out, [root_of(x) for x in found], name)
+            is_some(out, [r for x in found for r in x.roots or roots_of(x.array)], name)
+        return out
 
     def _values_after(self, block: Block) -> list[object]:
         """The values of the variables after a branch, by a trace that is not kept."""
@@ -171,7 +170,7 @@ class _Branches:
         return found
 
     def _traced(
-        self, block: Block, outcomes: Sequence[_Outcome], olds: dict[int, Tracer]
+        self, block: Block, outcomes: Sequence[_Outcome], olds: dict[int, _Old]
     ) -> TracedProgram:
         def ending(inner: Body) -> list[Value]:
             outs: list[Value] = []
@@ -202,6 +201,14 @@ class _Branches:
             return trace(flat, [root.aval.strong() for root in self.roots], name, "if", True)
         finally:
             self.cells.set(self.start)
+
+
+class _Old(NamedTuple):
+    """An array from outside that a branch returns; or one of which it returns parts."""
+
+    array: Tracer
+    whole: bool
+    roots: list[Tracer]
 
 
 def raised_here(error: Exception) -> CaptureError:
@@ -280,7 +287,7 @@ def _common(a: Aval, b: Aval, name: str) -> Aval:
 
 
 def _leaves(
-    out: _Outcome, value: object, inner: Body, place: int, olds: dict[int, Tracer]
+    out: _Outcome, value: object, inner: Body, place: int, olds: dict[int, _Old]
 ) -> list[Value]:
     """The results of a branch for one variable, from number `place` on; `olds` gets those that are
     arrays from outside."""
@@ -291,13 +298,20 @@ def _leaves(
     found: list[Value] = []
     numbers = [leaf for leaf in parts_of(value).leaves if is_number(leaf)]
     for leaf, aval in zip(numbers, out.avals, strict=True):
-        if is_array(leaf) and isinstance(leaf, Tracer):
-            root = root_of(leaf)
-            if root.builder is not inner.builder or inner.carries(root):
-                olds[place + len(found)] = root if leaf.builder is inner.builder else leaf
+        if is_array(leaf) and isinstance(leaf, Tracer) and (old := _outside(leaf, inner)):
+            olds[place + len(found)] = old
         new = leaf if aval_of_value(leaf) == aval else converted(leaf, aval)
         found.append(new.handle() if isinstance(new, Tracer) else _plain(new))
     return found
+
+
+def _outside(x: Tracer, inner: Body) -> _Old | None:
+    """The arrays from outside of a branch that an array is, or is a part of; None for a new one."""
+    own = array_of(x)
+    if own.builder is not inner.builder or inner.knew(own):
+        return _Old(own, True, [])
+    roots = [r for r in roots_of(x) if r.builder is not inner.builder or inner.carries(r)]
+    return _Old(x, False, roots) if roots else None
 
 
 def _plain(x: Value | complex) -> Value:

@@ -19,7 +19,7 @@ import numpy as np
 from fgrad import numpy as fnp
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
-from fgrad.capture.values import is_unknown
+from fgrad.capture.values import is_unknown, is_weak
 from fgrad.errors import ArgumentError
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import weakened
@@ -108,9 +108,15 @@ def _largest(plain: Function, ufunc: Function) -> Function:
         if any([np.shape(x) not in ((), (1,)) for x in items]):
             raise ValueError("The truth value of an array with more than one element is "
                              "ambiguous. Use a.any() or a.all()")  # fmt: skip
-        return functools.reduce(lambda a, b: np.where(ufunc(b, a), b, a), items)
+        return functools.reduce(lambda a, b: _chosen(ufunc(b, a), b, a), items)
 
     return of
+
+
+def _chosen(test: Any, a: Any, b: Any) -> Any:
+    """`a if test else b` of numbers: a number, where `np.where` gives an array of rank 0."""
+    out = np.where(test, a, b)[()]
+    return weakened(out) if is_weak(a) and is_weak(b) else out
 
 
 def sum_(items: Any, /, start: Any = 0) -> Any:

@@ -28,6 +28,7 @@ from fgrad.capture.values import (
     is_number,
     is_unknown,
     parts_of,
+    result_of,
 )
 from fgrad.errors import CaptureError, FgradError, TracedTextError
 from fgrad.ir.aval import INT64, Aval
@@ -182,6 +183,7 @@ class _Rolled:
         self.count = None if steps is None else steps.known_count()
         self.surely = self.count is not None
         self.peels = self.count is not None and stop is None
+        self.ended = False  # whether the steps that were taken alone were all
 
     def run(self) -> bool:
         """Whether it was done; False where nothing in it is traced."""
@@ -210,6 +212,8 @@ class _Rolled:
                 if not self.peels or self.first >= MOST_PEELED or not _may_peel(reason, plan):
                     raise not_recorded(str(reason)) from None
                 plan = self._peeled(plan)
+                if self.ended:
+                    return True
             else:
                 if not done:
                     self.cells.set(self.start)
@@ -317,11 +321,10 @@ class _RolledWhile(_Rolled):
         roots = plan.roots
         self.body()
         self.first += 1
-        again = self.test()
-        if not is_unknown(again) and not again:
-            raise not_recorded("it ends after its first steps")
-        self.surely = self.peels = not is_unknown(again)
         self.start = self.cells.get()
+        again = self.test()
+        self.surely = self.peels = not is_unknown(again)
+        self.ended = self.surely and not again
         return Plan(self.cells, roots, self.cells.sole())
 
     def _attempt(self, plan: Plan) -> bool:
@@ -532,7 +535,7 @@ def finish(
                 continue
             key = id(last), 0 if surely else id(first)
             if key not in same or not is_array(last):
-                same[key] = _result(out, aval_of_value(first))
+                same[key] = result_of(out, aval_of_value(first))
                 twins.setdefault(id(last), []).extend([] if undefined else [same[key]])
             leaves.append(same[key])
         values.append(UNDEFINED if undefined else slot.parts.together(leaves))
@@ -552,15 +555,6 @@ def _twins_before(x: object, twins: Iterable[Sequence[Value]]) -> list[Tracer]:
     found = next((own for own in twins if any([x is y for y in own])), [])
     before = takewhile(lambda y: y is not x, found)
     return [y for y in before if isinstance(y, Tracer) and is_array(y)]
-
-
-def _result(x: Value, aval: Aval) -> Value:
-    """A result of a loop as the variable has it."""
-    if isinstance(x, Tracer):
-        out = x.handle()
-        out.weak = aval.weak and not aval.shape
-        return out
-    return x
 
 
 def _carried(plan: Plan, roots: Sequence[Tracer]) -> str:

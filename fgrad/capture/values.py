@@ -134,6 +134,15 @@ def parts_of(x: Any) -> Parts:
     return Parts(leaves, together, (kind, keys, tuple([part.shape for part in inner])))
 
 
+def result_of(x: Value, aval: Aval) -> Value:
+    """A result of a loop or a branch as a variable has it: a value of its own."""
+    if not isinstance(x, Tracer):
+        return x
+    out = x.handle()
+    out.weak = aval.weak and not aval.shape
+    return out
+
+
 def handle_of(x: Value) -> Value:
     """A value that later writes to `x` do not change."""
     return x.twin() if isinstance(x, Tracer) else x

@@ -147,9 +147,10 @@ def _shown(refused: Exception, plain: Exception) -> Exception:
         return refused
     if not isinstance(plain, FgradError):
         return refused
-    if not plain.rows or not isinstance(refused, CaptureError):
+    if not plain.rows or str(refused) == str(plain):
         return plain
     k = max([k for k, (label, _) in enumerate(plain.rows) if label != "write"], default=-1) + 1
-    row = ("capture", next(text for label, text in refused.rows if label == "why"))
+    why = [text for label, text in refused.rows if label == "why"]
+    row = ("capture", why[0] if isinstance(refused, CaptureError) else refused.headline)
     rows = (*plain.rows[:k], row, *plain.rows[k:])
     return type(plain)(plain.headline, rows).with_traceback(plain.__traceback__)

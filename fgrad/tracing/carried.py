@@ -42,6 +42,7 @@ class Body:
         self.decides = False  # whether it is the condition of a loop
         self.entered: list[Any] = []  # the handles that variables have where it begins
         self.saved: list[tuple[Any, ...]] = []
+        self.before: list[Tracer] = []  # the arrays that are carried, and views of them
 
     def __enter__(self) -> Body:
         for root in self.roots:
@@ -49,7 +50,9 @@ class Body:
         state = THREAD.state
         self.outer, state.bodies = state.bodies, (*state.bodies, self)
         for root, inner in zip(self.roots, self.inputs, strict=True):
-            for view in memory_of(root).alive():
+            views = memory_of(root).alive()
+            self.before += [root, *views]
+            for view in views:
                 take_value(view)
                 view.builder = self.builder
             root.builder = self.builder
@@ -67,6 +70,10 @@ class Body:
     def carries(self, root: Tracer) -> bool:
         """Whether an array is a carry."""
         return any([root is own for own in self.roots])
+
+    def knew(self, array: Tracer) -> bool:
+        """Whether a carried array, or a view of one, was there before the body."""
+        return any([array is x for x in self.before])
 
 
 def body_of(builder: Builder | None) -> Body | None:

@@ -220,7 +220,9 @@ def raised_outcome(error: BaseException) -> Outcome:
     """A card, or an error that is none."""
     shown = error if isinstance(error, FgradError) else error.__cause__
     if isinstance(shown, FgradError) and type(shown).__name__ != "CheckError":
-        return Outcome(CARD, f"{type(shown).__name__}: {str(shown).splitlines()[0]}")
+        why = next((text for label, text in shown.rows if label == "capture"), "")
+        first = f"{type(shown).__name__}: {str(shown).splitlines()[0]}"
+        return Outcome(CARD, f"{first} {why.splitlines()[0]}" if why else first)
     first = (str(error).splitlines() or [""])[0]
     return Outcome(ERROR, f"{type(error).__name__}: {first}")
 

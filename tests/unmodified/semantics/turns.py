@@ -376,3 +376,23 @@ def truth_values_are_carried(x):
         found = found or v > 1
         every = every and v > 0
     return found, every
+
+
+@case(A([1.0, 2.0, 3.0]), 5)
+@case(A([1.0, 2.0, 3.0]), 3)
+def while_is_left_in_its_first_turn(x, k):
+    i = 0
+    while i < 5 and k > 3:
+        x -= 0.5 * x
+        return x, i
+    return x * 2, i
+
+
+@case(A([1.0, 2.0, 3.0]), 5)
+def while_has_two_turns_and_changes_its_kind(x, k):
+    i, last = 0, None
+    while i < 2 and k > 3:
+        x *= 0.5
+        last = (i, x) if last is None else (x, i, last)
+        i += 1
+    return x, i, last[0]
