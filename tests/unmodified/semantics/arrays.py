@@ -422,22 +422,3 @@ def largest_of_an_empty_slice(x, n):
     for i in range(n):
         s += np.max(x[:i])
     return s
-
-
-@case(A([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), 1)
-@case(A([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), 7)
-def row_of_the_smaller_number_is_a_view(m, k):
-    row = m[min(k, 1), 1:]
-    row[0] = 9.0
-    m[max(k - 9, 0)][0] = 7.0
-    return m
-
-
-@case(A([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
-def view_of_the_last_turn_is_written_in_the_next(m):
-    v = np.zeros(2)
-    for j in range(6):
-        v[0] = 7.0
-        for i in range(5, -1, -1):
-            v = m[min(i, 1), 1:]
-    return m

@@ -1,0 +1,87 @@
+"""Names that mean one array or another, or a part of one, after a branch or a loop."""
+
+# ruff: noqa
+
+import numpy as np
+from case import case
+
+A = np.array
+
+
+@case(A([1.0, 2.0, 3.0]), 2.0)
+@case(A([1.0, 2.0, 3.0]), -2.0)
+def view_of_the_whole_or_new(x, a):
+    y = x[::-1] if a > 0 else np.sin(x)
+    x[0] = 5.0
+    return x, y
+
+
+@case(A([1.0, 2.0, 3.0]), 2.0)
+@case(A([1.0, 2.0, 3.0]), -2.0)
+def reversed_view_or_new_is_written(x, a):
+    if a > 0:
+        y = x[::-1]
+        x[1] = 7.0
+    else:
+        y = np.sin(x)
+    y[0] = 5.0
+    return x, y
+
+
+@case(A([1.0, 2.0, 3.0]), 2.0)
+@case(A([1.0, 2.0, 3.0]), -2.0)
+def both_branches_return_the_same_arrays(x, a):
+    v = x[:-1]
+    if a > 0:
+        x[0] = 5.0
+        return a, v, x
+    return a, v, x
+
+
+@case(A([1.0, 2.0, 3.0]), 2.0)
+@case(A([1.0, 2.0, 3.0]), -2.0)
+def array_or_its_copy(x, a):
+    y = x if a > 0 else x.copy()
+    y[0] = 5.0
+    x[1] = 6.0
+    return x, y
+
+
+@case(A([1.0, 2.0, 3.0]), 7)
+@case(A([1.0, 2.0, 3.0]), 1)
+def whole_view_from_some_turn_on(x, n):
+    u, c = x, 0
+    for i in range(1, 6):
+        if c > n:
+            u = x[::-1]
+        c += 1
+    return u
+
+
+@case(A([1.0, 2.0, 3.0]), 5)
+@case(A([1.0, 2.0, 3.0]), 1)
+def return_in_nested_branches_of_a_loop(x, k):
+    for i in range(5):
+        if k > 3:
+            if i < 3:
+                return x, i
+    return x * 2, 7
+
+
+@case(A([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), 1)
+@case(A([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), 7)
+def row_of_the_smaller_number_is_a_view(m, k):
+    row = m[min(k, 1), 1:]
+    row[0] = 9.0
+    m[max(k - 9, 0)][0] = 7.0
+    return m
+
+
+@case(A([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+def view_of_the_last_turn_is_written_in_the_next(m):
+    v = np.zeros(2)
+    for j in range(6):
+        v[0] = 7.0
+        for i in range(5, -1, -1):
+            v = m[min(i, 1), 1:]
+    return m
