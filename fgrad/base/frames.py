@@ -17,6 +17,7 @@ from fgrad.errors import CheckError, FgradError
 from fgrad.typing import P, R
 
 _DEFECTS = (AssertionError, AttributeError, LookupError, NameError, SystemError)
+FOR_USERS = "ACTS_FOR_USERS"  # set in modules whose functions stand for operators of the user's
 _STORED = "setting an array element with a sequence"
 
 
@@ -42,7 +43,7 @@ def shorten(error: BaseException) -> None:
         return
     for each in chain_of(error):
         entries = list(entries_of(each.__traceback__))
-        if not entries or _is_defect(each, entries[-1]):
+        if not entries or is_defect(each):
             return
         _explain(each)
         each.__traceback__ = _linked([t for t in entries if not _is_own(t)])
@@ -95,11 +96,15 @@ def _is_own(entry: TracebackType) -> bool:
     return is_own_file(entry.tb_frame.f_code.co_filename)
 
 
-def _is_defect(error: BaseException, last: TracebackType) -> bool:
-    """Whether an error is a defect of fgrad, not one raised on purpose."""
+def is_defect(error: BaseException) -> bool:
+    """Whether an error is a defect of fgrad, not one raised on purpose, or by what it does for the
+    user's code: `x[i]` in captured code is an operator of fgrad's."""
     if isinstance(error, FgradError):
         return isinstance(error, CheckError)
-    return isinstance(error, _DEFECTS) and _is_own(last)
+    frames = [entry.tb_frame for entry in entries_of(error.__traceback__)]
+    if not isinstance(error, _DEFECTS) or not frames:
+        return False
+    return is_own_file(frames[-1].f_code.co_filename) and not frames[-1].f_globals.get(FOR_USERS)
 
 
 def _linked(entries: list[TracebackType]) -> TracebackType | None:

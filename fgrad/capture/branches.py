@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fgrad.base.frames import is_defect
 from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
 from fgrad.capture.notes import note
 from fgrad.capture.state import Cells, is_internal
@@ -193,6 +194,8 @@ class _Branches:
                 except (CaptureError, FgradError, NameError):
                     raise
                 except Exception as error:
+                    if is_defect(error):
+                        raise
                     raise raised_here(error) from error
                 return ending(inner)
 

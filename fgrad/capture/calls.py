@@ -29,6 +29,8 @@ from fgrad.tracing.carried import innermost_body
 from fgrad.tracing.readout import differentiator
 from fgrad.transforms.custom.callback import debug_callback
 
+ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
+
 Function = Callable[..., Any]
 
 

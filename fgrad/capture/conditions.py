@@ -15,6 +15,8 @@ from fgrad.capture.values import is_unknown
 from fgrad.trace import Tracer
 from fgrad.tracing.capturing import not_recorded
 
+ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
+
 Thunk = Callable[[], object]
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge,

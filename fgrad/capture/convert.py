@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.base.source import USERS, owner_of
+from fgrad.base.source import USERS, Loc, owner_of
 from fgrad.capture.calls import CHANGING, TABLE, filling, refuse_random
 from fgrad.capture.elements import changes
 from fgrad.capture.expressions import CAPTURE
 from fgrad.capture.light import light_code
+from fgrad.capture.notes import note
 from fgrad.capture.rewrite import converted_code
 from fgrad.capture.source import Unconvertible
 from fgrad.trace import Tracer, innermost
@@ -30,7 +31,7 @@ MOST_CODES = 4096
 
 
 class Known:
-    """What became of a code object: the rewritten one, or why it stays as it is."""
+    """What became of a code object: the rewritten one, and why its control flow stays as it is."""
 
     __slots__ = ("code", "form", "made", "why")
 
@@ -47,14 +48,24 @@ def known_of(fun: FunctionType, light: bool = False) -> Known:
     code = fun.__code__
     found = _KNOWN.get((id(code), light))
     if found is None:
-        try:
-            found = Known(code, light_code(fun) if light else converted_code(fun), "")
-        except Unconvertible as reason:
-            found = Known(code, None, str(reason))
+        found = _made(fun, light)
         if len(_KNOWN) >= MOST_CODES:
             _KNOWN.clear()
         _KNOWN[id(code), light] = found
     return found
+
+
+def _made(fun: FunctionType, light: bool) -> Known:
+    """Where control flow stays as it is, what the function calls is captured none the less."""
+    code = fun.__code__
+    try:
+        return Known(code, light_code(fun) if light else converted_code(fun), "")
+    except Unconvertible as reason:
+        why = str(reason)
+    try:
+        return Known(code, None if light else light_code(fun, "called"), why)
+    except Unconvertible:
+        return Known(code, None, why)
 
 
 def converted(fun: FunctionType, light: bool = False) -> FunctionType:
@@ -64,6 +75,8 @@ def converted(fun: FunctionType, light: bool = False) -> FunctionType:
         return fun
     known = known_of(fun, light)
     made = known.made
+    if known.why and not light:
+        note("plain", known.why, Loc(code.co_filename, code.co_firstlineno, code.co_name))
     if made is None:
         return fun
     if not light:

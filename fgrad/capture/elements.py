@@ -27,6 +27,8 @@ from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
 from fgrad.tracing.thread_state import THREAD
 
+ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
+
 IN_PLACE: dict[str, Callable[[object, object], object]] = {
     "Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,
     "FloorDiv": operator.ifloordiv, "Mod": operator.imod, "Pow": operator.ipow,

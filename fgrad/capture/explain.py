@@ -9,16 +9,17 @@ from typing import Any
 from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
 from fgrad.capture.notes import NOTES, Note
+from fgrad.errors import CheckError, FgradError
 from fgrad.ir.aval import aval_of
 from fgrad.trace import trace
-from fgrad.tracing.capturing import capturing, user_form
+from fgrad.tracing.capturing import capturing, reason_of, user_form, without_value
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 
 _WORDS = {
     "rolled": "one loop of the program",
     "unrolled": "written out step by step",
     "branch": "one branch is computed",
-    "select": "both branches are computed",
+    "plain": "its own loops and branches stay as they are",
 }
 
 
@@ -60,20 +61,36 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
 
         saved, NOTES.kept = NOTES.kept, []
         try:
-            with capturing(True):
-                trace(flat, avals, function_name(fun), "jit")
-            return _text(function_name(fun), NOTES.kept)
+            refused = _refusal(lambda: trace(flat, avals, function_name(fun), "jit"))
+            return _text(function_name(fun), NOTES.kept, refused)
         finally:
             NOTES.kept = saved
 
     return explained
 
 
-def _text(name: str, notes: list[Note]) -> str:
+def _refusal(run: Callable[[], object]) -> str:
+    """Why a function cannot be captured; nothing if it can."""
+    try:
+        with capturing(True):
+            run()
+    except CheckError:
+        raise
+    except FgradError as error:
+        return reason_of(error)
+    except NameError as error:
+        found = without_value(error)
+        if not isinstance(found, FgradError):
+            raise
+        return reason_of(found)
+    return ""
+
+
+def _text(name: str, notes: list[Note], refused: str) -> str:
     """The lines, in the order of the source."""
     found: dict[tuple[str, int], dict[str, Note]] = {}
     for note in notes:
-        kind = "branch" if note.what in ("branch", "select") else "loop"
+        kind = note.what if note.what in ("branch", "plain") else "loop"
         found.setdefault((note.loc.file, note.loc.line), {})[kind] = note
     lines = [name]
     places = sorted(found)
@@ -83,6 +100,8 @@ def _text(name: str, notes: list[Note]) -> str:
         for note in found[file, line].values():
             lines.append(f"{line:5}  {source:{width}}  {_said(note)}")
             source = ""
+    if refused:
+        lines.append(f"{name} is traced as it is, as it cannot be captured: {refused}")
     return "\n".join(lines)
 
 

@@ -14,6 +14,8 @@ from fgrad.capture.values import is_unknown
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
 
+ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
+
 
 class Steps:
     """Items that are found by their number.

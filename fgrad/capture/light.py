@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 import numpy as np
 
 from fgrad.capture.calls import TABLE
-from fgrad.capture.expressions import CAPTURE, LEFT_ALONE, operator_call
+from fgrad.capture.expressions import CAPTURE, FRAME_READERS, LEFT_ALONE, operator_call
 from fgrad.capture.names import elements_written, own_nodes
 from fgrad.capture.rewrite import renamed
 from fgrad.capture.source import Unconvertible, code_of, function_of, node_of, placed
@@ -25,16 +25,22 @@ _METHODS = frozenset(dir(np.ndarray)) | {"at"}
 _FAMILIAR = frozenset({"numpy", "scipy", "fgrad"})
 
 
-def light_code(fun: FunctionType) -> CodeType | None:
+def light_code(fun: FunctionType, operator: str = "light") -> CodeType | None:
     """The code of a function with other calls; None if there are none.
+
+    Arguments:
+        operator: what finds the function to be called.
 
     Raises:
         Unconvertible: its source is not known.
     """
     node = copy.deepcopy(function_of(node_of(fun)))
-    if any([isinstance(n, (ast.Await, ast.AsyncFor)) for n in own_nodes(node.body)]):
+    nodes = list(own_nodes(node.body))
+    if any([isinstance(n, (ast.Await, ast.AsyncFor)) for n in nodes]):
         raise Unconvertible("it is a coroutine")
-    calls = _Calls(fun, elements_written(node.body))
+    if {n.id for n in nodes if isinstance(n, ast.Name)} & FRAME_READERS:
+        raise Unconvertible("it reads its own frame")
+    calls = _Calls(fun, elements_written(node.body), operator)
     node.body = [calls.visit(s) for s in node.body]
     if not calls.count:
         return None
@@ -45,7 +51,8 @@ def light_code(fun: FunctionType) -> CodeType | None:
 class _Calls(ast.NodeTransformer):
     """Rewrites calls that may matter; functions that are made here are rewritten when called."""
 
-    def __init__(self, fun: FunctionType, written: frozenset[str]) -> None:
+    def __init__(self, fun: FunctionType, written: frozenset[str], operator: str) -> None:
+        self.operator = operator
         self.scope, self.local = fun.__globals__, frozenset(fun.__code__.co_varnames)
         self.written, self.count = written, 0
 
@@ -74,7 +81,7 @@ class _Calls(ast.NodeTransformer):
         self.generic_visit(node)
         if self._matters(node.func):
             self.count += 1
-            node.func = _operator("light", node.func)
+            node.func = _operator(self.operator, node.func)
         return node
 
     def _matters(self, called: ast.expr) -> bool:

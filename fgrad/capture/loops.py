@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.frames import is_defect
 from fgrad.capture.aliases import is_some
 from fgrad.capture.branches import if_, raised_here
 from fgrad.capture.iteration import Steps, steps_of
@@ -78,7 +79,7 @@ def for_(
     try:
         done = rolled.run()
     except Exception as error:
-        if known is None or known > MOST_UNROLLED:
+        if known is None or known > MOST_UNROLLED or is_defect(error):
             raise
         note("unrolled", _why(error))
         done, plain = False, _written_out(error)
@@ -143,7 +144,7 @@ def while_(
             if _RolledWhile(cells, sole, written, body, test, known).run():
                 return
         except Exception as error:
-            if not known:
+            if not known or is_defect(error):
                 raise
             note("unrolled", _why(error))
             plain = _written_out(error)
@@ -442,7 +443,7 @@ def _stepped(
     except (CaptureError, Again, Peel, FgradError, NameError):
         raise
     except Exception as error:
-        if conditional:
+        if conditional and not is_defect(error):
             raise raised_here(error) from error
         raise
 

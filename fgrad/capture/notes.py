@@ -9,7 +9,7 @@ from fgrad.base.source import Loc, here, resolve
 
 
 class Note(NamedTuple):
-    """One loop or branch: `what` is "rolled", "unrolled", "branch", "select" or "Python"."""
+    """One loop or branch: `what` is "rolled", "unrolled", "branch" or "plain", a function."""
 
     what: str
     loc: Loc
@@ -25,7 +25,7 @@ class _Notes(threading.local):
 NOTES = _Notes()
 
 
-def note(what: str, why: str = "") -> None:
-    """Note what becomes of the statement in the user's line."""
+def note(what: str, why: str = "", loc: Loc | None = None) -> None:
+    """Note what becomes of the statement in the user's line, or of what stands somewhere else."""
     if NOTES.kept is not None:
-        NOTES.kept.append(Note(what, resolve(here()), why))
+        NOTES.kept.append(Note(what, loc or resolve(here()), why))

@@ -15,7 +15,7 @@ from fgrad.base.frames import entries_of
 from fgrad.base.provided import Provided
 from fgrad.base.source import Loc
 from fgrad.config import config
-from fgrad.errors import CaptureError, FgradError, TracedTextError
+from fgrad.errors import CaptureError, CheckError, FgradError, TracedTextError
 from fgrad.trace import Builder, innermost
 from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import PyTree
@@ -124,33 +124,41 @@ def captured_or_plain(trace: Callable[[], Result], wanted: bool | None) -> Resul
     try:
         with capturing(True):
             return trace()
-    except Exception as error:
-        if not state.rewritten or isinstance(error, TracedTextError):
+    except FgradError as error:
+        if not state.rewritten or isinstance(error, (TracedTextError, CheckError)):
             raise
         refused = error
+    except NameError as error:
+        found = without_value(error)
+        if not isinstance(found, FgradError):
+            raise
+        refused = found
     finally:
         state.rewritten |= saved
     try:
         with capturing(False):
             return trace()
+    except NameError:
+        raise
     except Exception as plain:
         shown = _shown(refused, plain)
         raise shown from shown.__cause__  # NumPy's error may come of a card
 
 
-def _shown(refused: Exception, plain: Exception) -> Exception:
+def reason_of(refused: FgradError) -> str:
+    """Why a function cannot be captured, in one line."""
+    why = [text for label, text in refused.rows if label == "why"]
+    return why[0] if isinstance(refused, CaptureError) else refused.headline
+
+
+def _shown(refused: FgradError, plain: Exception) -> Exception:
     """The error to be raised where neither form of a function can be traced: the user's own, or the
     card of plain tracing, with the reason why the function was not captured."""
-    if isinstance(refused, NameError) and isinstance(plain, FgradError):
-        refused = not_recorded(f"a variable may have no value: {refused}")
-    if not isinstance(refused, FgradError):
-        return refused
     if not isinstance(plain, FgradError):
         return refused
     if not plain.rows or str(refused) == str(plain):
         return plain
     k = max([k for k, (label, _) in enumerate(plain.rows) if label != "write"], default=-1) + 1
-    why = [text for label, text in refused.rows if label == "why"]
-    row = ("capture", why[0] if isinstance(refused, CaptureError) else refused.headline)
+    row = ("capture", reason_of(refused))
     rows = (*plain.rows[:k], row, *plain.rows[k:])
     return type(plain)(plain.headline, rows).with_traceback(plain.__traceback__)

@@ -1,0 +1,97 @@
+"""What cannot be captured is traced as it is, and says why; other errors surface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fgrad
+from fgrad.capture import branches, elements, loops
+from fgrad.errors import TracedBoolError
+
+X = np.arange(8.0)
+
+
+def total(x: Any) -> Any:
+    s = 0.0
+    for v in x:
+        if v > 2.0:
+            s += x[2]
+    return s
+
+
+def walks_a_guarded_loop(x: Any) -> Any:
+    for v in x:
+        try:
+            if x is None:
+                break
+            v = v + 1
+        except ValueError:
+            pass
+    return total(x)
+
+
+def has_no_value_in_a_branch(x: Any) -> Any:
+    for v in x:
+        if v > 3.0:
+            y = v
+    return y
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(loops, "scanned"), (branches, "_chosen"), (loops, "finish")]
+)
+def test_a_defect_of_capture_surfaces(
+    module: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defect(*_args: Any) -> None:
+        raise AttributeError("a defect")
+
+    # A defect is what fgrad's own files raise.
+    code = defect.__code__.replace(co_filename=loops.__file__)
+    monkeypatch.setattr(module, name, type(defect)(code, {}, "defect"))
+    with pytest.raises(AttributeError, match="a defect"):
+        fgrad.jit(total)(X)
+    with pytest.raises(AttributeError, match="a defect"):
+        fgrad.explain_capture(total)(X)
+
+
+def test_an_error_of_the_user_is_raised_once() -> None:
+    calls = []
+
+    def wrong(x: Any) -> Any:
+        calls.append(1)
+        for v in x:
+            x = x * v
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        fgrad.jit(wrong)(X)
+    assert len(calls) == 1
+
+
+def test_a_missing_key_is_a_key_error() -> None:
+    def read(x: Any) -> Any:
+        table = {"a": 1.0}
+        for v in x:
+            x = x * v
+        return x * table["b"]
+
+    with pytest.raises(KeyError, match="b"):
+        fgrad.jit(read)(X)
+    assert elements.ACTS_FOR_USERS
+
+
+def test_functions_that_stay_as_they_are_are_shown() -> None:
+    text = fgrad.explain_capture(walks_a_guarded_loop)(X)
+    assert "plain: its own loops and branches stay as they are; `break` stands" in text
+    assert "rolled: one loop" in text
+
+
+def test_a_refusal_is_shown() -> None:
+    text = fgrad.explain_capture(has_no_value_in_a_branch)(X)
+    assert "is traced as it is, as it cannot be captured: a variable may have no value" in text
+    with pytest.raises(TracedBoolError, match="capture a variable may have no value"):
+        fgrad.jit(has_no_value_in_a_branch)(X)
