@@ -4,7 +4,8 @@ Program -> Program   inline dce cse legalize_bfloat16 legalize_complex fold simp
                      ranges factor_contractions canonical_conv canonical_dot cse dce invariants; and
                      three of the backend, see `Backend`
 Program -> groups    fuse, and the backend's join
-groups -> steps      lower parameterize_constants split_steps schedule loop_fission control
+groups -> steps      lower update_in_place parameterize_constants split_steps schedule loop_fission
+                     control
 steps -> native      plan and the backend's build
 """
 
@@ -46,6 +47,7 @@ from fgrad.compile.schedule.split_steps import split_steps
 from fgrad.compile.tasks.plan import Donation, Plan, plan
 from fgrad.compile.tasks.runnable import Runnable
 from fgrad.compile.tasks.steps import KernelStep, Step
+from fgrad.compile.tasks.updates import update_in_place
 from fgrad.config import config
 from fgrad.errors import CheckError
 from fgrad.ir.check import check_program
@@ -143,6 +145,8 @@ def _compile(
         "join", lambda f: backend.join(f, program), fusion, size=lambda f: len(f.groups)
     )
     steps = log.timed("lower", lambda f: lower(f.groups, f.virtual), fusion, size=len)
+    # Arrays that are updated where nobody reads them any more are not copied.
+    steps = log.timed("update_in_place", lambda s: update_in_place(program, s), steps, size=len)
     # Steps of an unrolled loop that differ in numbers alone compile once.
     program, steps = log.timed(
         "parameterize_constants",

@@ -1,0 +1,86 @@
+"""L5. Pass `update_in_place`: an array that is updated where it is read for the last time stays.
+
+    step 7   y[...] = x[...]; y[i] = v        becomes     y is the buffer of x;  x[i] = v
+
+So a loop that is written out costs what it writes, not a copy of the whole array in each step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from fgrad.compile.kernel.ir import Kernel, Load, Loop, Statement, Store
+from fgrad.compile.kernel.rewrite import walk
+from fgrad.compile.tasks.steps import AliasStep, KernelStep, Step
+from fgrad.ir.program import Program, Var
+
+
+def update_in_place(program: Program, steps: Sequence[Step]) -> list[Step]:
+    """The steps without the copies of arrays that nobody reads afterwards."""
+    root = {s.output: s.source for s in steps if isinstance(s, AliasStep)}
+
+    def home(var: Var) -> Var:
+        while var in root:
+            var = root[var]
+        return var
+
+    last: dict[Var, int] = defaultdict(lambda: -1)  # the last step that names a buffer
+    for k, step in enumerate(steps):
+        if not isinstance(step, AliasStep):
+            last.update({home(var): k for var in step.args})
+    kept = {*program.inputs, *[var for var, _ in program.consts]}
+    kept |= {home(atom) for atom in program.outputs if isinstance(atom, Var)}
+    done: list[Step] = []
+    for k, step in enumerate(steps):
+        found = _copied(step) if isinstance(step, KernelStep) else None
+        if found is not None:
+            assert isinstance(step, KernelStep)
+            source, out = home(found[0]), found[1]
+            once = [home(var) for var in step.args].count(source) == 1
+            if once and source not in kept and last[source] == k:
+                done.append(AliasStep(found[0], out))
+                step = _without_copy(step, found[0], out)
+                root[out] = found[0]
+                last[source] = last[out]
+                if out in kept:
+                    kept.add(source)
+        done.append(step)
+    return done
+
+
+def _copied(step: KernelStep) -> tuple[Var, Var] | None:
+    """What a kernel copies as a whole before it writes into the copy, and the copy; or None."""
+    body = step.kernel.body
+    if len(body) < 2 or not isinstance(body[0], Loop):
+        return None
+    inside: Sequence[Statement] = body[0].body
+    while len(inside) == 1 and isinstance(inside[0], Loop):
+        inside = inside[0].body
+    if len(inside) != 2:
+        return None
+    load, store = inside
+    if not isinstance(load, Load) or not isinstance(store, Store) or store.value != load.id:
+        return None
+    plain = load.index == store.index and not (load.gather or store.scatter)
+    if not plain or load.predicate is not None or store.predicate is not None:
+        return None
+    rest = [s for s in walk(body[1:]) if isinstance(s, (Load, Store))]
+    if store.mode != "set" or any([s.buffer == load.buffer for s in rest]):
+        return None
+    args = dict(zip([b.name for b in step.kernel.buffers], step.args, strict=False))
+    source, out = args.get(load.buffer), args.get(store.buffer)
+    if source is None or out is None or source.aval.dtype != out.aval.dtype:
+        return None
+    return (source, out) if source.aval.size == out.aval.size else None
+
+
+def _without_copy(step: KernelStep, source: Var, out: Var) -> KernelStep:
+    """The kernel that writes into what is there."""
+    kernel, buffers, args = step.kernel, [], []
+    for buffer, var in zip(kernel.buffers, step.args, strict=False):
+        if var is not source:
+            buffers.append(buffer._replace(role="inout") if var is out else buffer)
+            args.append(var)
+    private = kernel.buffers[len(step.args) :]
+    return KernelStep(Kernel(kernel.name, (*buffers, *private), kernel.body[1:]), tuple(args))
