@@ -2,10 +2,11 @@
 
 # Words of a signature's table.
 NODE_FIELDS = (
-    "next", "epoch", "nargs", "keywords", "names", "registers", "slots", "cells", "program",
+    "next", "from", "hash", "same", "same_from", "epoch", "nargs", "keywords", "names",
+    "registers", "slots", "cells", "program",
     "outputs", "records", "constants", "pairs", "fills", "sources", "arena_slot", "arena_bytes",
     "run", "table", "direct", "extent", "release", "after", "bools", "build", "depth", "recycle",
-    "calls", "owns", "reads", "extents", "writes", "running", "used",
+    "calls", "owns", "reads", "extents", "writes", "running", "used", "again",
 )  # fmt: skip
 NODE = {name: k for k, name in enumerate(NODE_FIELDS)}
 
@@ -30,3 +31,5 @@ RESULT_ARRAY, RESULT_SCALAR, RESULT_BOOL, RESULT_LARGE, RESULT_OWN = range(5)
 # What the compiled entry exports: `fgrad_entry` etc., allocators in the order of NumPy's.
 ALLOCATORS = ("malloc", "calloc", "realloc", "free")
 EXPORTS = ("entry", "link", "unlink", *ALLOCATORS)
+
+BUCKETS = 256  # of the signatures of one callee, by hash

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from array import array
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.entry.fields import EXPORTS
+from fgrad.compile.entry.fields import BUCKETS, EXPORTS
 from fgrad.compile.entry.pool import Pool
 from fgrad.compile.entry.table import NotNative, Parameters, Results, Signature, Work
 from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
@@ -66,14 +67,15 @@ class _Member(ctypes.Structure):
 
 
 def _make_type(at: Layout) -> tuple[type, object]:
-    """A heap type: the object's header, the entry's address, the first signature's address."""
+    """A heap type: the object's header, the addresses of the entry, of the first signature, and of
+    the table of signatures by their hash."""
     tp_call, tp_members, ssize, read_only = 50, 72, 19, 1
     members = (_Member * 2)(_Member(b"__vectorcalloffset__", ssize, at.header, read_only, None))
     slots = (_Slot * 3)(
         _Slot(tp_call, function_address("PyVectorcall_Call")),
         _Slot(tp_members, ctypes.addressof(members)),
     )
-    size = at.header + 2 * WORD
+    size = at.header + 3 * WORD
     name = b"fgrad.compile.entry.native.NativeCallable"
     spec = _Spec(name, size, 0, _TYPE_FLAGS, ctypes.addressof(slots))
     kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)
@@ -186,6 +188,7 @@ _OBJECTS = {
     "fgrad_str": str,
     "fgrad_list": list,
     "fgrad_dict": dict,
+    "fgrad_tuple": tuple,
     "fgrad_true": True,
     "fgrad_numpy_true": np.True_,
     "fgrad_numpy_false": np.False_,
@@ -205,6 +208,7 @@ class NativeCalls:
         self.lock = own_lock(self)
         self.signatures: dict[Hashable, Signature] = {}
         self.attempts: dict[int, int] = {}  # by compiled program
+        self.buckets: array[int] | None = None  # of several signatures, by hash
 
     def wants(self, program: object) -> bool:
         """Whether a call of a compiled program, which has come to Python, should be learnt."""
@@ -228,8 +232,11 @@ class NativeCalls:
                 return None
             self.signatures[signature.key] = signature
             _ENTRY.link(callee, signature.address)
-            place = ctypes.c_void_p.from_address(id(callee) + LAYOUT.header)
-            place.value = _ENTRY.address
+            words = (ctypes.c_void_p * 3).from_address(id(callee) + LAYOUT.header)
+            if self.buckets is None and len(self.signatures) > 1:
+                self.buckets = array("q", bytes(WORD * BUCKETS))
+                words[2] = self.buckets.buffer_info()[0]
+            words[0] = _ENTRY.address
         return signature
 
     def forget(self, callee: object, signatures: Sequence[Signature], program: object) -> None:

@@ -3,7 +3,7 @@
 One function serves all jitted functions and signatures; tables of int64 words drive it
 (`table.py`):
 
-    entry    walks the chain of signatures of the callee; none fits: the method `__call__`
+    entry    tries the signatures of equal hash, and all of the callee; none fits: `__call__`
     attempt  matches one signature, brings it to the front of the chain, and runs it
     match    compares the arguments with the signature's program, and collects addresses
 
@@ -22,7 +22,7 @@ from fgrad.compile.entry import results as entry_results
 from fgrad.compile.entry import run as entry_run
 from fgrad.compile.entry.apart import beside_text, match_apart
 from fgrad.compile.entry.build import build_text
-from fgrad.compile.entry.chain import link_text, unlink_text
+from fgrad.compile.entry.chain import chain_text
 from fgrad.compile.entry.fields import (
     APART,
     ARRAY,
@@ -38,11 +38,12 @@ from fgrad.compile.entry.fields import (
     SAME,
     TUPLE,
 )
+from fgrad.compile.entry.find import find_text
 from fgrad.compile.entry.outside import outside_text
 from fgrad.compile.entry.pool import pool_text
 from fgrad.compile.entry.results import results_text
 from fgrad.compile.entry.run import run_text
-from fgrad.compile.llvm.abi import DESCR_MASK, USABLE, WORD, Layout
+from fgrad.compile.llvm.abi import DESCR_MASK, USABLE, Layout
 from fgrad.compile.llvm.blocks import copy_loop, each_loop, member, put, word
 
 DECLARATIONS = {
@@ -52,6 +53,7 @@ DECLARATIONS = {
     "@fgrad_str = external global i8",
     "@fgrad_list = external global i8",
     "@fgrad_dict = external global i8",
+    "@fgrad_tuple = external global i8",
     "@fgrad_true = external global i8",
     "@fgrad_call_name = external global i8",
     "@fgrad_epoch = external global i64",
@@ -77,9 +79,8 @@ def emit_entry(symbol: str, at: Layout) -> tuple[str, set[str]]:
         _match(at),
         _slow(at),
         _attempt(at),
-        _entry(at),
-        link_text(at),
-        unlink_text(at),
+        find_text(at),
+        chain_text(at),
         _exports(symbol),
     ]
     declarations = (DECLARATIONS, entry_pool.DECLARATIONS, entry_results.DECLARATIONS)
@@ -441,7 +442,7 @@ def _attempt(at: Layout) -> str:
     )
     return (
         """define internal ptr @fgrad_attempt(ptr %callee, ptr %node, ptr %args, i64 %nargs, \
-ptr %kwnames) #0 {
+ptr %kwnames, i64 %hash) #0 {
 entry:
 """
         + word("epoch", "node", NODE["epoch"])
@@ -500,24 +501,8 @@ matched:
 """
         + f"  %used_at = getelementptr i64, ptr %node, i64 {NODE['used']}\n"
         + "  store i64 1, ptr %used_at, align 8\n"
-        + member("head", "callee", at.header + WORD)
-        + """  %is_first = icmp eq ptr %head, %node
-  %is_empty = icmp eq ptr %head, null
-  %stays = or i1 %is_first, %is_empty
-  br i1 %stays, label %run, label %forward
-forward:
-  %before = phi ptr [ %head, %matched ], [ %further, %other ]
-  %further = load ptr, ptr %before, align 8
-  %unlinked = icmp eq ptr %further, null
-  br i1 %unlinked, label %run, label %other
-other:
-  %is_next = icmp eq ptr %further, %node
-  br i1 %is_next, label %move, label %forward
-move:
-  %after_node = load ptr, ptr %node, align 8
-  store ptr %after_node, ptr %before, align 8
-  store ptr %head, ptr %node, align 8
-  store ptr %node, ptr %head_at, align 8
+        + """  call void @fgrad_insert(ptr %callee, ptr %node, i64 %hash)
+  call void @fgrad_front(ptr %callee, ptr %node)
   br label %run
 run:
   %result = call ptr @fgrad_run(ptr %node, ptr %regs, ptr %slots, ptr %cells, ptr %late, \
@@ -525,44 +510,6 @@ i64 %copies)
   ret ptr %result
 no:
   ret ptr inttoptr (i64 1 to ptr)
-}
-"""
-    )
-
-
-def _entry(at: Layout) -> str:
-    """The vectorcall function of all jitted functions."""
-    return (
-        """define internal ptr @fgrad_entry(ptr %callee, ptr %args, i64 %flagged, \
-ptr %kwnames) #0 {
-entry:
-  %nargs = and i64 %flagged, 9223372036854775807
-"""
-        + member("head", "callee", at.header + WORD)
-        + """  br label %try
-try:
-  %node = phi ptr [ %head, %entry ], [ %next, %again ]
-  %over = icmp eq ptr %node, null
-  br i1 %over, label %slow, label %one
-one:
-"""
-        + word("running", "node", NODE["running"])
-        + """  %entered = add i64 %running, 1
-  store i64 %entered, ptr %running_at, align 8
-  %result = call ptr @fgrad_attempt(ptr %callee, ptr %node, ptr %args, i64 %nargs, ptr %kwnames)
-  %next = load ptr, ptr %node, align 8
-  %inside = load i64, ptr %running_at, align 8
-  %left = sub i64 %inside, 1
-  store i64 %left, ptr %running_at, align 8
-  %missed = icmp eq ptr %result, inttoptr (i64 1 to ptr)
-  br i1 %missed, label %again, label %done
-again:
-  br label %try
-done:
-  ret ptr %result
-slow:
-  %answer = call ptr @fgrad_slow(ptr %callee, ptr %args, i64 %nargs, ptr %kwnames)
-  ret ptr %answer
 }
 """
     )
