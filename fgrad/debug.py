@@ -14,11 +14,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import CellType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fgrad.base.fork_locks import Shared
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import Loc, here, resolve
 from fgrad.config import config
 from fgrad.errors import ArgumentError, BoundsError, NanError

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import Recipe, label_of, named, pickles_as_call, reduced
 from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError, GradDtypeError

@@ -11,11 +11,12 @@ direction in all arguments at once finds errors in any of them, at the cost of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import label_of
 from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError

@@ -10,10 +10,11 @@ in these is compared afterwards with what was there before, so nothing that it d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fgrad import tree
 from fgrad.base.kinds import is_dict, is_series
+from fgrad.base.named_tuple import NamedTuple
 
 Contents = dict[Any, object]  # of a container, by key, index or attribute
 

@@ -17,9 +17,10 @@ import pickle
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from fgrad.base.frames import shorten
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import is_own_file
 from fgrad.errors import UnpicklableError
 from fgrad.typing import P, PyTree, R

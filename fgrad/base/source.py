@@ -13,11 +13,12 @@ import os
 import sys
 import warnings
 from types import CodeType, FrameType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 
 linecache = lazy_module("linecache")
 

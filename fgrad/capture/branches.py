@@ -7,11 +7,12 @@ taken is not computed, and neither are its derivatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad.base.frames import is_defect
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
 from fgrad.capture.notes import note
 from fgrad.capture.state import Cells, is_internal

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import Loc, here, resolve
 
 

@@ -16,11 +16,12 @@ import functools
 import sys
 from collections.abc import Callable, Collection, Sequence
 from types import CellType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad.base.closures import contents
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.capture.aliases import roots_of
 from fgrad.capture.values import (
     UNDEFINED,

@@ -4,10 +4,11 @@ apart."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval, aval_of, is_numeric
 from fgrad.numpy.inplace import adopt_array
 from fgrad.numpy.masked import Masked

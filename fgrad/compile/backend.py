@@ -10,11 +10,12 @@ first compiled for it:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import numpy as np
 
 from fgrad.base.lazy_import import PROVIDERS, load
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.entry.table import Work
 from fgrad.compile.tasks.runnable import Runnable
 from fgrad.ir.program import Program

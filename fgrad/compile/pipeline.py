@@ -16,11 +16,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fgrad.base.gc_policy import collector_paused
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.backend import BACKENDS, Backend
 from fgrad.compile.fuse.partition import fuse
 from fgrad.compile.kernel.check import check_kernel

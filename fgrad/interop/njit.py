@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.program import Callback
 from fgrad.compile.jit.call import executable_of
 from fgrad.compile.jit.entries import Entry

@@ -21,9 +21,10 @@ and dtype, and for elementwise primitives not even these.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from fgrad.base.lazy_import import load
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import caller
 from fgrad.errors import CheckError
 from fgrad.ir.traits import Along, Refusal, Traits, given

@@ -6,11 +6,12 @@ Every equation carries the user's location and the transforms that made it; neit
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast, final
+from typing import Any, TypeAlias, TypeVar, cast, final
 
 import numpy as np
 
 from fgrad.base.kinds import is_tuple
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import Loc
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive

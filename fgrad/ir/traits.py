@@ -10,7 +10,9 @@ what it is.  The functions below make the traits of a family; a refusal says why
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from fgrad.base.named_tuple import NamedTuple
 
 
 class Refusal:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import here, resolve
 from fgrad.config import config
 from fgrad.errors import ArgumentError, DtypeError, FgradError, Row, ShapeError

@@ -8,8 +8,8 @@ Constants are neither copied in each step nor repeated for a batch, and derivati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.jit.call import call_p
 from fgrad.ir.program import Atom, Program, Var
 from fgrad.ir.walk import has_effect

@@ -20,10 +20,10 @@ import ctypes
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.program import interpreter_address
 from fgrad.compile.llvm.abi import function_address
 from fgrad.compile.llvm.blocks import each_loop, put, word

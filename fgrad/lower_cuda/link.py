@@ -13,10 +13,11 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host import program as native
 from fgrad.compile.host.callback import evaluation
 from fgrad.compile.host.control import Memory, control_steps

@@ -12,8 +12,9 @@ there is no graph.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.program import Advance, Branch, Call, PointAt, Repeat, Step, Swap, While
 
 LEAST_NODES = 4

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.numpy.arrange import concatenate, ravel, take_slice

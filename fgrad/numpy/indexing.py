@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.bounds import bounds_error, known_indices, traced_indices

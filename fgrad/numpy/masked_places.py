@@ -6,10 +6,11 @@ x[columns[mask]]           the elements at those places: as many as the mask sel
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.numpy.bounds import traced_indices
 from fgrad.numpy.indexing import getitem, update
 from fgrad.numpy.masked import Masked, is_unknown_mask, same_value, unknown_size

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, BoundsError
 from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy.arrange import take_slice

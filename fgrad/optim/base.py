@@ -9,11 +9,12 @@ Floating-point results keep the dtype of their parameter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.numpy.promote import as_array, convert, dtype_of, inexact, shape_of

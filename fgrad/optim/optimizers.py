@@ -14,11 +14,11 @@ Complex parameters have complex gradients, which point uphill, and real v.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy.promote import as_array

@@ -10,11 +10,12 @@ so do derivatives of any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval
 from fgrad.scipy._either import refusal
 from fgrad.scipy._host import arguments, floats, inside, on_host, real, refuse_options

@@ -12,12 +12,13 @@ in reverse solve the adjoint equation backwards, so that memory does not grow wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError
 from fgrad.lax.loops import scan, while_loop
 from fgrad.numpy.dispatch import has_tracer

@@ -7,8 +7,8 @@ that are not in its table is written here, so that the card of a primitive says 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.loops.control import LOOP_RULES
 from fgrad.compile.loops.find_batch_axes import LANE_RULES
 from fgrad.compile.lower.groups import LIBRARY_STEPS

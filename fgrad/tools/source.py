@@ -9,10 +9,10 @@ import os
 import textwrap
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.typing import PyTree
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

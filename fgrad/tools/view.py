@@ -12,8 +12,8 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
 from fgrad.compile.jit.inspect import inspect

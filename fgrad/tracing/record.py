@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad.base.kinds import is_array
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import Loc, RawLoc, resolve
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.basic import BASIC

@@ -8,9 +8,10 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fgrad.base.frames import add_note, chain_of, entries_of
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import (
     USERS,
     Loc,

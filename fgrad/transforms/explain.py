@@ -8,11 +8,11 @@ values is zero (a branch that was not taken, a saturated `clip`, a factor 0).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import resolve
 from fgrad.config import without_jit
 from fgrad.errors import ArgumentError

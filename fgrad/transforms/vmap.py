@@ -9,7 +9,7 @@ known.  Each recorded equation is then applied to the whole batch by its primiti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fgrad import tree
 from fgrad.base.frames import note_read_only
 from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, BatchSizeError
 from fgrad.ir.aval import PYTHON_SCALARS

@@ -13,10 +13,11 @@ import ctypes
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import scipy
+
+from fgrad.base.named_tuple import NamedTuple
 
 RUNNING = np.zeros(3, np.int64)  # products that run now; the setting to restore; whether it is due
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.native import work_of
 from fgrad.compile.cpu.native_routines import NativeTask
 from fgrad.compile.entry.table import Work

@@ -15,11 +15,12 @@ into Python, which notes a LinAlgError for the caller.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_extension
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.library import blas_address, capsule_address
 from fgrad.compile.host.program import Callback

@@ -13,11 +13,12 @@ import ctypes
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_extension
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.gemm.function import Layout, emit_product, product_content
 from fgrad.compile.cpu.gemm.micro import Tiling, tiling

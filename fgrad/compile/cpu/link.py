@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.c_loops import c_loop
 from fgrad.compile.cpu.executable import Executable, Image, given_pointers
 from fgrad.compile.cpu.kernels import HOST_MEMORY, kernel_call

@@ -6,9 +6,10 @@ The modules that write them are loaded when a program has such a step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.program import Callback
 from fgrad.compile.kernel.machine import CALL_CYCLES
 

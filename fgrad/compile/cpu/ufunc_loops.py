@@ -15,11 +15,12 @@ import ctypes
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.spare_memory import DECLARATIONS, guard_imports, guard_text, transform_bytes
 from fgrad.compile.kernel.machine import CALL_CYCLES, FOURIER_CYCLES
 from fgrad.compile.llvm.runtime import Source, build_counted

@@ -10,17 +10,18 @@ ARRAY 2 -> slot 1  f32[3]                MAKE_TUPLE 2
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import functools
 import inspect
 import types
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.entry.fields import (
     APART,
     ARRAY,
@@ -56,6 +57,11 @@ from fgrad.compile.llvm.abi import SCALAR_TYPES, WORD, descr_word, type_slot
 from fgrad.ir.aval import Aval
 from fgrad.tracing.outside.watches import Number, Watches
 from fgrad.typing import Array, PyTree
+
+if TYPE_CHECKING:
+    import dataclasses
+else:
+    dataclasses = lazy_module("dataclasses")
 
 KEPT_BYTES = 1 << 16  # result arrays up to this size may be used again
 MAX_WORDS = 2048  # objects of one call, some 100 KB on the stack

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.fuse.partition import Fusion
 from fgrad.compile.passes.legalize_bfloat16 import UINT16, Brain, rounded
 from fgrad.compile.passes.mixed_precision_matmul import half_of, on_half

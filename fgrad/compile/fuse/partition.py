@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.fuse.columns import join_columns
 from fgrad.compile.fuse.outputs import absorb, drop_cheap_outputs, find_outputs, ordered
 from fgrad.compile.fuse.parts import (

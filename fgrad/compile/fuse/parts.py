@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import NEAR_ELEMENTS
 from fgrad.compile.lower.linalg import on_host
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS

@@ -11,8 +11,8 @@ A body's slots are its inputs, constants, results and arena, then what it derive
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.program import (
     Advance,
     Branch,

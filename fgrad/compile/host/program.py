@@ -14,10 +14,11 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.threads import pool_address, share_address
 from fgrad.compile.kernel.machine import CHUNK_CYCLES, SHARED_CYCLES, WALKED_CYCLES
 from fgrad.compile.llvm.interrupts import CELLS, DECLARATIONS, POLL, is_stopped, keep

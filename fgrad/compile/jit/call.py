@@ -14,7 +14,7 @@ calls: they run there, also where their operands are elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from fgrad import tree
 from fgrad.base.fork_locks import Locked
 from fgrad.base.gc_policy import collector_paused
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.backend import BACKENDS, RunnableOnHost
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.entry.table import Parameters

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.containers import Watch, containers_in, put_contents
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.jit.call import call
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS

@@ -10,10 +10,10 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
 from fgrad.compile.backend import BACKENDS, TimedSteps

@@ -7,10 +7,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import label_of
 from fgrad.errors import (
     CaptureError,

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import Affine
 
 

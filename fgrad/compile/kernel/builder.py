@@ -9,10 +9,11 @@ hoisted by construction.  Equal statements of one scope are written once.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import (
     ZERO,
     AffineIndex,

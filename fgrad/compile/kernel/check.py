@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import (
     Affine,
     Break,

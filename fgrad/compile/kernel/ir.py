@@ -17,9 +17,11 @@ terms.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+
+from fgrad.base.named_tuple import NamedTuple
 
 Scalar: TypeAlias = bool | int | float
 

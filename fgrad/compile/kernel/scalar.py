@@ -10,7 +10,7 @@ the divisor, shifts by the width or more give 0 (or -1 for negative >>), int ove
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from fgrad.base.named_tuple import NamedTuple
 
 
 class ScalarRow(NamedTuple):

@@ -13,9 +13,11 @@ import platform
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from fgrad.base.named_tuple import NamedTuple
 
 WORD = 8
 DESCR_MASK = 0xFFFFFFFF00FFFFFF  # kind, type, byte order, (flags), type number

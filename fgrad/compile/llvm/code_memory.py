@@ -17,7 +17,8 @@ import platform
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+
+from fgrad.base.named_tuple import NamedTuple
 
 ARENA_BYTES = 32 << 20  # of addresses; memory is taken page by page
 _LEAST = 64  # bytes: blocks begin at multiples

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from fgrad.base.named_tuple import NamedTuple
 
 X86_64, AARCH64 = 62, 183
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

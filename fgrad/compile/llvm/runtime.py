@@ -16,11 +16,12 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.llvm import half_conversion, interrupts
 from fgrad.compile.llvm.code_memory import LOCK
 from fgrad.compile.llvm.loader import Address, Code, load

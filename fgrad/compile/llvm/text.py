@@ -7,9 +7,10 @@ lane values have scalar types, else `<lanes x type>`; a bool is i1 in registers 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 import numpy as np
+
+from fgrad.base.named_tuple import NamedTuple
 
 LLVM_TYPES = {
     "b1": "i1",

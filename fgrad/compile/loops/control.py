@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import AffineIndex, shifted, total
 from fgrad.compile.kernel.ir import Break
 from fgrad.compile.loops.linalg import LINALG_RULES

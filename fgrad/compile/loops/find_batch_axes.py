@@ -11,8 +11,8 @@ that runs until no lane goes on, as `vmap` makes it, ends for each block of lane
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import axis_runs
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce

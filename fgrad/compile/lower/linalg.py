@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.passes.compositions import vectors_are_native
 from fgrad.compile.tasks.routines import MESSAGES, ComplexParts, Evaluation, MatrixRoutine
 from fgrad.compile.tasks.steps import LibraryStep

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import AffineIndex, Places, row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder, Request
 from fgrad.compile.kernel.rewrite import identity

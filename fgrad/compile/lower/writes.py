@@ -10,8 +10,8 @@ that have ended write nothing: select(go, b.at[lane, i].set(u), b) sets at `lane
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.lower.nest import write_block, write_updates
 from fgrad.compile.lower.rules import RULES

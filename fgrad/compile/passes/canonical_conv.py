@@ -14,8 +14,8 @@ of x and no groups.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import COPIES_PER_PRODUCT
 from fgrad.compile.passes.writer import Writer
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var

@@ -11,10 +11,10 @@ Special values are those of C99 (annex G).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.passes.complex_functions import Parts, is_zero
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Value

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.passes.rewriter import Law, Rewriter
 from fgrad.compile.passes.simplify import EXACT
 from fgrad.errors import ShapeError

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.passes.legalize_bfloat16 import UINT16, Brain, rounded
 from fgrad.compile.passes.patterns import Match, Pattern
 from fgrad.compile.products.matrices import library_operands, wants_library

@@ -9,10 +9,10 @@ it is written once, where the function is.  All its operations are elementwise.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.passes.cse import atom_key, cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold

@@ -11,10 +11,11 @@ Requires nothing.  Ensures that each check that is left may fail, as far as inte
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var

@@ -11,8 +11,9 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import row_major
 from fgrad.compile.kernel.machine import (
     L2_PART_BYTES,

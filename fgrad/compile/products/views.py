@@ -12,8 +12,9 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import axis_runs, row_major
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Var

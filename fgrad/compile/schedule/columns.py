@@ -16,10 +16,11 @@ beyond the cache and no faster within it.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import (
     Affine,
     Buffer,

@@ -13,8 +13,7 @@ outermost loop; small loops are unrolled; loops of long formulas take several ve
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.cost import vector_cost, weight
 from fgrad.compile.kernel.ir import (
     Affine,

@@ -22,8 +22,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import (
     Affine,
     Buffer,

@@ -14,8 +14,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import Kernel, Load, Loop, Statement, Store
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.kernel.rewrite import walk

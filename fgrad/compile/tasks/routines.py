@@ -14,10 +14,11 @@ A task determines the code of its routine; where its buffers are, the step says.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import (
     CHUNK_CYCLES,

@@ -5,8 +5,9 @@ Program --fuse--> Groups --lower--> Steps --plan--> host program
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.tasks.routines import Routine, label_of
 from fgrad.ir.program import Eqn, Var

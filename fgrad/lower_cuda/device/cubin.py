@@ -11,7 +11,8 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from fgrad.base.named_tuple import NamedTuple
 
 _REGISTERS = 0x2F  # attributes of the section .nv.info: (function, value)
 _FRAME = 0x11

@@ -6,11 +6,12 @@ https://dmlc.github.io/dlpack; capsules are those of version 0, which all librar
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import UnsupportedTypeError
 from fgrad.ir.aval import DTYPE_NAMES, is_bfloat16
 from fgrad.typing import PyTree

@@ -16,12 +16,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.config import config
 from fgrad.errors import DeviceError, DeviceMemoryError, Row
 from fgrad.lower_cuda.device import driver_api as api

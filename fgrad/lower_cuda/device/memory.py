@@ -15,7 +15,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import NamedTuple
+
+from fgrad.base.named_tuple import NamedTuple
 
 SMALLEST = 256  # bytes: what the driver aligns to
 MOST_HOMES = 4096

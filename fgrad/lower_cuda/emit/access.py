@@ -10,10 +10,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import Affine, Load, Store
 from fgrad.compile.llvm.text import element_type, literal, memory_lanes, memory_type
 from fgrad.lower_cuda.emit.forms import is_aligned

@@ -10,8 +10,9 @@ buffers of the step in order, and after them its scratch areas, which live while
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.program import Eqn
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import Buffer, Const, Index, Init, Load, Loop, Op, Read, Store
 from fgrad.compile.kernel.rewrite import Body, walk
 from fgrad.compile.llvm.text import memory_type

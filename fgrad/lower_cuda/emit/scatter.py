@@ -16,8 +16,8 @@ change from run to run.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import (
     Affine,
     Break,

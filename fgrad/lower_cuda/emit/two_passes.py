@@ -13,8 +13,8 @@ all sums are taken in an order that is always the same.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import Buffer, Kernel, Loop, Update
 from fgrad.compile.kernel.rewrite import Body, Lines, part_of
 from fgrad.compile.schedule.order import perfect_nest

@@ -15,8 +15,8 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import row_major
 from fgrad.compile.passes.library_conv import Convolution, convolution_of
 from fgrad.config import config

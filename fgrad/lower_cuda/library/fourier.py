@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.lower_cuda.emit.calls import Address, Calls
 from fgrad.lower_cuda.emit.text import BodyText

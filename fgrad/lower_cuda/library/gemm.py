@@ -8,8 +8,7 @@ Sums are made in the order of k, by fused multiply-adds; numbers of 16 bits are 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.llvm.text import element_type
 from fgrad.lower_cuda.emit.calls import Address, KernelCall
 from fgrad.lower_cuda.emit.machine import THREADS

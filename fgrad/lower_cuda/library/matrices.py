@@ -5,10 +5,9 @@ A stack of row-major matrices is `batch` matrices, `step` elements apart.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.llvm.text import element_type
 from fgrad.lower_cuda.emit.calls import Address
 from fgrad.lower_cuda.emit.machine import THREADS

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.tasks.routines import FusedProduct, Gemm
 from fgrad.compile.tasks.steps import LibraryStep

@@ -10,10 +10,9 @@ Lane r has row r; matrices that are changed are in shared memory, several to a b
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.llvm.text import FunctionText, element_type
 from fgrad.lower_cuda.emit.calls import Address
 from fgrad.lower_cuda.emit.team_text import Values, shuffle_from, warp_fold

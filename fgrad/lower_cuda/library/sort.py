@@ -12,10 +12,10 @@ the first of each chunk are kept, until one chunk is left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.llvm.text import INFINITY
 from fgrad.compile.tasks.routines import RowSearch, RowSort, RowTop
 from fgrad.lower_cuda.emit.calls import Address, Call, Calls, KernelCall

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.rewrite import neutral
 from fgrad.compile.llvm.text import FunctionText, element_type, literal
 from fgrad.compile.tasks.routines import RowWalk

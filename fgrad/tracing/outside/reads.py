@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from inspect import CO_OPTIMIZED
 from itertools import pairwise
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
+
+from fgrad.base.named_tuple import NamedTuple
 
 GLOBAL, FREE, LOCAL, MODULE = "global", "free", "local", "module"
 ATTRIBUTE, ITEM = "attribute", "item"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fgrad.base.containers import Contents
 from fgrad.base.kinds import is_array, is_scalar
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import DTYPE_NAMES
 from fgrad.typing import PyTree
 

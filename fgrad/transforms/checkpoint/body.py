@@ -10,11 +10,11 @@ from outside are what they were.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import Loc, RawLoc, here, resolve
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.order import with_orders

@@ -13,11 +13,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import Transformed
 from fgrad.base.source import warn_user
 from fgrad.errors import MemoryBudgetWarning

@@ -6,8 +6,8 @@ scan of the body's jvp; while by its body's; switch of the branches' jvps
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.ops.control import Role, scan, scan_p, switch, switch_p, while_loop, while_p

@@ -8,11 +8,11 @@ backward  a scan in the other direction, which sums the cotangents of the consta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad.base.kinds import is_any
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Lit, Program, Var
 from fgrad.ir.walk import has_effect

@@ -14,9 +14,9 @@ every so many states, as Griewank's binomial schedule has it, so that any number
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from fgrad.base.kinds import is_tuple_like
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import here, resolve
 from fgrad.errors import MissingRuleError
 from fgrad.ir.aval import INT64, Aval, aval_of

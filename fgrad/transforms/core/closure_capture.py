@@ -18,12 +18,12 @@ import functools
 import types
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.closures import contents
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import Transformed
 from fgrad.trace import Builder, Tracer
 from fgrad.tracing.closed import Captured, own

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
 from fgrad.ops.families import FLOATS

@@ -10,13 +10,13 @@ The function runs once, eagerly, so its values are the residuals and Python cont
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.kinds import is_array
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import Transformed, pickles_as_call
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of

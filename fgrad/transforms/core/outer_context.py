@@ -10,11 +10,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import here, resolve
 from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import zeros_like

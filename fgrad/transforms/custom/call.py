@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import (
     CustomRuleError,
     Row,

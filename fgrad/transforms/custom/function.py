@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.kinds import is_list, is_tuple_like
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import Recipe, reduced, take_names
 from fgrad.base.source import Loc
 from fgrad.errors import ArgumentError, CustomRuleError, Row

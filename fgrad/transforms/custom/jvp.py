@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, overload
+from typing import Protocol, overload
 
 from fgrad import tree
 from fgrad.base.kinds import is_list, is_tuple_like
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import CustomRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.emit.numbers import Register
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (

@@ -9,10 +9,11 @@ splatted in their own scope when a vector instruction needs them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.emit.numbers import Register
 from fgrad.compile.kernel.ir import Affine, Buffer
 from fgrad.compile.llvm.text import FunctionText, element_type, lane_type, memory_type

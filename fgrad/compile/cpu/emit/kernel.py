@@ -20,10 +20,11 @@ same, or LLVM would see more of what is computed in one block, and fuse more of 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.emit.facts import LoopFacts, Span, lane_copies
 from fgrad.compile.cpu.emit.frame import Axis, Emit, Frame, Value
 from fgrad.compile.cpu.emit.index import emit_index

@@ -17,10 +17,11 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
     Affine,

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.gemm.micro import (
     TABLE,
     VECTORS,

@@ -10,10 +10,9 @@ chain of fused products in the order of k, so that its bits do not depend on how
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import MEMORY_STEPS, PREFETCHED_STEPS, PRODUCT_ROW_BYTES
 from fgrad.compile.llvm.structured import Routine
 from fgrad.compile.llvm.text import element_type, lane_type

@@ -12,10 +12,10 @@ many short rows have code for their length.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import MASKED_BYTES, VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import neutral
 from fgrad.compile.llvm.runtime import Source, build_counted
