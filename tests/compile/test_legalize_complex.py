@@ -13,6 +13,9 @@ import fgrad
 import fgrad.numpy
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.legalize_complex import RULES, legalize_complex
+from fgrad.compile.pipeline import compile_program
+from fgrad.compile.tasks.routines import Evaluation
+from fgrad.compile.tasks.steps import LibraryStep
 from fgrad.trace import run
 
 RNG = np.random.default_rng(3)
@@ -110,3 +113,63 @@ def test_gradients() -> None:
     np.testing.assert_allclose(
         fgrad.vmap(fgrad.jit(fgrad.grad(loss)))(np.stack([x, x]))[1], expected, rtol=1e-11
     )
+
+
+def counted(z: Any, c: Any) -> Any:
+    for _ in range(40):
+        z = z * z * 0.3 + c
+    return z
+
+
+def until(z: Any, c: Any) -> Any:
+    n = 0
+    while abs(z) < 2.0 and n < 50:
+        z = z * z + c
+        n += 1
+    return z * n
+
+
+def chosen(z: Any, c: Any) -> Any:
+    for k in range(6):
+        if abs(z) < 1.0:
+            z = z * (1 + 1j) + k
+        else:
+            z = np.exp(1j * c) - z
+    return z
+
+
+def filled(z: Any, c: Any) -> Any:
+    y = np.zeros(30, dtype=complex)
+    s = z
+    for i in range(30):
+        s = s * (0.8 + 0.1j) + c
+        y[i] = s
+    return y
+
+
+def solved(z: Any, c: Any) -> Any:
+    total = np.zeros((5, 4), dtype=complex)
+    for k in range(7):
+        a = np.eye(5) * (c + k + 2) + z * W[:, :1]
+        total += np.linalg.solve(a, W) * np.fft.fft(W)
+    return total
+
+
+LOOPS = (counted, until, chosen, filled, solved)
+
+
+@pytest.mark.parametrize("f", LOOPS)
+def test_loops_on_complex_numbers_are_loops_on_their_parts(f: Callable[..., Any]) -> None:
+    args = (0.1 + 0.2j, 0.3 - 0.1j)
+    np.testing.assert_allclose(fgrad.jit(f)(*args), f(*args), rtol=1e-10)
+    steps = compile_program(fgrad.make_program(fgrad.jit(f))(*args)).stages
+    (lowered,) = [stage.result for stage in steps if stage.name == "lower"]
+    routines = [step.routine for step in lowered if isinstance(step, LibraryStep)]
+    assert not [r for r in routines if isinstance(r, Evaluation) and r.eqn.prim.holds]
+
+    def loss(t: Any) -> Any:
+        y = f(args[0] * t, args[1])
+        return np.sum(np.real(y) ** 2 + np.imag(y))
+
+    gradient, h = fgrad.jit(fgrad.grad(loss))(1.0), 1e-6
+    np.testing.assert_allclose(gradient, (loss(1 + h) - loss(1 - h)) / (2 * h), 1e-6, 1e-9)

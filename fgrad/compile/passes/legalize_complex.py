@@ -8,8 +8,7 @@ and at the ends of the program.  Formulas are NumPy's: products are not rescued 
 quotients are Smith's (Algorithm 116: complex division, 1962).
 
 On a GPU, for which NumPy evaluates nothing, `legalize_all_complex` follows: with rules for what the
-CPU does better in NumPy's loops (extrema, running products, any powers), and for loops and
-branches.
+CPU does better in NumPy's loops (extrema, running products, any powers).
 """
 
 from __future__ import annotations
@@ -513,6 +512,7 @@ RULES: dict[Primitive, SplitRule] = {
         ),
         _each,
     ),
+    **{prim: _looped for prim in REGISTRY.values() if prim.holds in CONTROL},
 }  # fmt: skip
 
 OTHERS: dict[Primitive, SplitRule] = {
@@ -524,5 +524,4 @@ OTHERS: dict[Primitive, SplitRule] = {
     prims.cumprod: _running(lambda eqn, x, y: _product(x, y)),
     prims.cummax: _running(_larger),
     prims.cummin: _running(_smaller),
-    **{prim: _looped for prim in REGISTRY.values() if prim.holds in CONTROL},
 }
