@@ -12,8 +12,10 @@ CALLING = """
 import multiprocessing, os, threading, warnings
 import numpy as np
 import fgrad
+from fgrad.compile.llvm import runtime
 
 warnings.simplefilter("ignore")  # Python 3.12 warns of forks with threads
+runtime.RECENT_CODE = 4  # so that code is freed meanwhile
 f = fgrad.jit(lambda x, w: np.sum(np.tanh(x @ w), axis=0))
 x, w = np.ones((300, 400)), np.ones((400, 300)) / 400
 known = fgrad.jit(lambda x: np.sin(x) * 3.0)
@@ -67,4 +69,5 @@ for process in crew:
 @pytest.mark.parametrize("how", [FORKS, PROCESSES], ids=["fork", "multiprocessing"])
 def test_children(how: str) -> None:
     environment = {**os.environ, "FGRAD_NUM_THREADS": "3", "FGRAD_CACHE": "0"}
+    environment["FGRAD_SHARED_KERNELS"] = "0"  # code for each number
     subprocess.run([sys.executable, "-c", CALLING + how], env=environment, check=True, timeout=300)

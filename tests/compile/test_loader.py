@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 
 import fgrad
 from fgrad.compile.llvm import generator, loader, runtime
-from fgrad.compile.llvm.code_memory import MEMORY, CodeMemory, block_size
+from fgrad.compile.llvm.code_memory import MEMORY, Block, CodeMemory, block_size
 from fgrad.compile.llvm.elf import _APPLY, AARCH64, X86_64, ElfObject, UnsupportedObject
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.target import host_target
@@ -189,14 +190,28 @@ def test_hardened_systems_use_the_loader_of_llvm(monkeypatch: pytest.MonkeyPatch
     assert loaded
 
 
+@pytest.fixture
+def freed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Block]]:
+    """The blocks that are given back in a process that keeps little and shares no code."""
+    found: list[Block] = []
+    give_back = CodeMemory.give_back
+
+    def noted(memory: CodeMemory, block: Block) -> None:
+        found.append(block)
+        give_back(memory, block)
+
+    monkeypatch.setattr(runtime, "RECENT_CODE", 4)
+    monkeypatch.setattr(CodeMemory, "give_back", noted)
+    with config.override(shared_kernels=False):
+        yield found
+
+
 needs_memory = pytest.mark.skipif(MEMORY.refused, reason="the loader of LLVM is in use")
 
 
 @needs_memory
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="there is no /proc")
-def test_functions_that_are_dropped_leave_no_memory_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "RECENT_CODE", 4)
-
+def test_functions_that_are_dropped_leave_no_memory_behind(freed: list[Block]) -> None:
     def maps() -> int:
         return Path("/proc/self/maps").read_text().count("fgrad-code")
 
@@ -209,6 +224,7 @@ def test_functions_that_are_dropped_leave_no_memory_behind(monkeypatch: pytest.M
     for k in range(3, 60):
         once(k)
     assert MEMORY.bytes_in_use() <= before + (8 << 10) and maps() == arenas
+    assert len(freed) >= 50
 
 
 @needs_memory
@@ -247,7 +263,8 @@ def test_addresses_keep_their_code(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(function(address)() == k for k, address in kept.items())
 
 
-def test_threads_that_drop_and_call_at_once() -> None:
+@needs_memory
+def test_threads_that_drop_and_call_at_once(freed: list[Block]) -> None:
     """Each runs functions that it drops, while the others' take their memory."""
     wrong: list[float] = []
 
@@ -266,7 +283,7 @@ def test_threads_that_drop_and_call_at_once() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert not wrong
+    assert not wrong and len(freed) >= 100
 
 
 FORKS = """
@@ -274,8 +291,11 @@ import os, sys
 import numpy as np
 import fgrad
 from fgrad.compile.llvm import runtime
+from fgrad.compile.llvm.code_memory import CodeMemory
 
-runtime.RECENT_CODE = 4
+runtime.RECENT_CODE, freed = 4, []
+give_back = CodeMemory.give_back
+CodeMemory.give_back = lambda memory, block: freed.append(block) or give_back(memory, block)
 old = [fgrad.jit(lambda x, k=k: x * k) for k in range(20)]
 for k, f in enumerate(old):
     assert f(np.ones(3))[0] == k
@@ -292,7 +312,7 @@ if child == 0:
     os.close(go)
     os.read(ready, 1)  # until the parent has freed and loaded other code
     churn(1)
-    os._exit(0)
+    os._exit(len(freed) < 20)
 os.close(ready)
 whole, old[::2] = list(old), [None] * 10
 del whole
@@ -300,12 +320,14 @@ churn(2)
 os.close(go)
 assert os.waitpid(child, 0)[1] == 0
 churn(3)
+assert len(freed) > 40
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_child_keeps_the_code_that_its_parent_frees() -> None:
     environment = {**os.environ, "FGRAD_CACHE": "0", "PYTHONWARNINGS": "ignore"}
+    environment["FGRAD_SHARED_KERNELS"] = "0"  # code for each number
     subprocess.run([sys.executable, "-c", FORKS], env=environment, check=True, timeout=300)
 
 
