@@ -132,7 +132,8 @@ def until(z: Any, c: Any) -> Any:
 def chosen(z: Any, c: Any) -> Any:
     for k in range(6):
         if abs(z) < 1.0:
-            z = z * (1 + 1j) + k
+            z = z * (1 + 1j)
+            z += k
         else:
             z = np.exp(1j * c) - z
     return z
