@@ -12,11 +12,12 @@ import functools
 import math
 import types
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fgrad import numpy as fnp
+from fgrad.base.lazy_import import lazy_module
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
 from fgrad.capture.values import is_unknown, is_weak
@@ -27,7 +28,11 @@ from fgrad.trace import Tracer, innermost
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import innermost_body
 from fgrad.tracing.readout import differentiator
-from fgrad.transforms.custom.callback import debug_callback
+
+if TYPE_CHECKING:
+    from fgrad.transforms.custom import callback
+else:
+    callback = lazy_module("fgrad.transforms.custom.callback")
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
@@ -173,7 +178,7 @@ def print_(*args: Any, **kwargs: Any) -> None:
     def show(*xs: Any) -> None:
         builtins.print(*xs, **kwargs)
 
-    debug_callback(show, *args)
+    callback.debug_callback(show, *args)
 
 
 def len_(x: Any) -> Any:

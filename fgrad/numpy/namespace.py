@@ -95,7 +95,7 @@ def _of_dtype(kind: type) -> Function:
 
 def _made(name: str) -> object:
     """What stands here for a dotted name of NumPy; None if that is NumPy's own."""
-    if name not in TRACED:
+    if name not in TRACED and name not in CREATED:
         load_all()
     if name in OWN:
         return OWN[name]

@@ -12,10 +12,10 @@ from __future__ import annotations
 import ctypes
 import os
 from functools import lru_cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import numpy as np
-import scipy
 
 from fgrad.base.named_tuple import NamedTuple
 
@@ -32,7 +32,10 @@ class ThreadControl(NamedTuple):
 @lru_cache
 def thread_control() -> ThreadControl | None:
     """The functions of the OpenBLAS that SciPy brings along; None if it uses another BLAS."""
-    package = Path(scipy.__file__).parent
+    found = PathFinder.find_spec("scipy")
+    if found is None or found.origin is None:
+        return None
+    package = Path(found.origin).parent
     folders = (package.parent / "scipy.libs", package / ".dylibs", package / ".libs")
     for path in [path for folder in folders for path in sorted(folder.glob("*openblas*"))]:
         library = ctypes.CDLL(str(path))

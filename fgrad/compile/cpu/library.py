@@ -13,19 +13,24 @@ import ctypes
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_extension
+from fgrad.base.lazy_import import lazy_extension, lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu import blas_threads
-from fgrad.compile.cpu.gemm.function import Layout, emit_product, product_content
+from fgrad.compile.cpu.gemm.layout import Layout, product_content
 from fgrad.compile.cpu.gemm.micro import Tiling, tiling
 from fgrad.compile.kernel.machine import CONFLICT_BYTES, L2_PART_BYTES, VECTOR_BYTES
 from fgrad.compile.llvm.runtime import Source, build_counted, target
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.tasks.routines import Gemm
+
+if TYPE_CHECKING:
+    from fgrad.compile.cpu.gemm import function
+else:
+    function = lazy_module("fgrad.compile.cpu.gemm.function")
 
 cython_blas = lazy_extension("scipy.linalg.cython_blas")
 _PREFIX = {"float": "s", "double": "d"}
@@ -78,7 +83,7 @@ def _product_imports(dtype: np.dtype) -> dict[str, int]:
 
 def _product_source(dtype: np.dtype) -> Source:
     tiles = _tiles(dtype)
-    return Source(product_content(tiles), lambda symbol: emit_product(symbol, tiles))
+    return Source(product_content(tiles), lambda symbol: function.emit_product(symbol, tiles))
 
 
 def product_sources(specs: Iterable[Gemm]) -> list[Source]:

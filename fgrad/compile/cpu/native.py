@@ -18,7 +18,7 @@ from fgrad.compile.kernel.machine import (
 )
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.traits import Holds
-from fgrad.ops.window import conv_p
+from fgrad.ops.dot import dot_general_p
 
 if TYPE_CHECKING:
     from fgrad.compile.cpu.executable import Executable
@@ -93,9 +93,9 @@ def _cycles(eqn: Eqn) -> float:
         return RELEASE_CYCLES + 1
     sizes = [atom.aval.size for atom in (*eqn.inputs, *eqn.outputs)]
     largest = max(sizes, default=1)
-    if prim is conv_p:
-        return 2.0 * sizes[-1] * sizes[1] / FLOPS_PER_CYCLE
-    if prim.contracts:
+    if prim is dot_general_p:
         a, b, out = sizes
         return 2.0 * math.sqrt(float(a) * b * out) / FLOPS_PER_CYCLE
+    if prim.contracts:  # a convolution
+        return 2.0 * sizes[-1] * sizes[1] / FLOPS_PER_CYCLE
     return largest * (FUSED_CYCLES if eqn.prim.scalar or eqn.prim.linear_in else UNKNOWN_CYCLES)

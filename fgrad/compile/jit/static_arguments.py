@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import label_of
 from fgrad.errors import (
@@ -22,6 +22,11 @@ from fgrad.errors import (
 )
 from fgrad.ops.checked import in_range_of
 from fgrad.trace import Tracer
+
+if TYPE_CHECKING:
+    import dataclasses
+else:
+    dataclasses = lazy_module("dataclasses")
 
 # Python needed the number behind a traced value: perhaps that of an integer among the arguments.
 ASKED_FOR_VALUES = (TracedIndexError, TracedArrayError, TracedBoolError, CaptureError)
@@ -138,6 +143,6 @@ def _key(x: object) -> object:
         return kind, _key((x.start, x.stop, x.step))
     if isinstance(x, Enum) or kind.__hash__ is None:
         return kind, x
-    if is_dataclass(x) and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
-        return kind, *[_key(getattr(x, f.name)) for f in fields(x) if f.compare]
+    if dataclasses.is_dataclass(x) and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
+        return kind, *[_key(getattr(x, f.name)) for f in dataclasses.fields(x) if f.compare]
     return kind, x

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.cpu.gemm.layout import Layout
 from fgrad.compile.cpu.gemm.micro import (
     TABLE,
     VECTORS,
@@ -33,41 +33,7 @@ from fgrad.compile.llvm.text import element_type, literal
 _LINE = PRODUCT_ROW_BYTES + LINE_BYTES  # between rows of a copy of A: on other cache sets
 
 
-class Layout(NamedTuple):
-    """The words of the table, in order; strides in bytes.
-
-    The range counts cells, which are parts of C: `cells` in each product of a batch, `cells_down`
-    in each strip of columns.
-    """
-
-    m: int
-    n: int
-    k: int
-    depth: int  # steps of k at a time
-    cells: int
-    cells_down: int
-    cell_rows: int
-    cell_columns: int
-    a_row: int
-    a_step: int
-    b_step: int
-    b_column: int
-    c_row: int
-    a_next: int
-    b_next: int
-    c_next: int
-    ahead: int  # whether rows of A are asked of memory in advance
-    block: int  # columns of B that are worked on at once
-    copy_a: int
-    copy_b: int
-
-
 _WORDS = {name: k for k, name in enumerate(Layout._fields)}
-
-
-def product_content(tiles: Tiling) -> str:
-    """What the text of the function for a type of numbers is made from."""
-    return f"product {tiles}"
 
 
 def emit_product(symbol: str, tiles: Tiling) -> tuple[str, set[str]]:
