@@ -16,7 +16,7 @@ FGRAD_EPILOGUES=1       products on a GPU may do relu and gelu too: NaN becomes 
 FGRAD_HOST_FALLBACK=1   operations that have no form on a GPU run on the CPU, amid a GPU's program
 FGRAD_SHARED_KERNELS=0  machine code of a kernel is for its sizes alone
 FGRAD_CAPTURE=0         loops and branches of Python are not rewritten: they run at trace time
-FGRAD_CHECK_BOUNDS=0    indices in captured loops are clipped, and not checked
+FGRAD_CHECKS=0          no errors of Python from captured code: indices clip, 1 // 0 is 0
 FGRAD_CUDNN=0           no convolutions by cuDNN, also where it is installed
 """
 
@@ -49,7 +49,7 @@ class Config:
     host_fallback: bool
     cudnn: bool
     capture: bool
-    check_bounds: bool
+    checks: bool
     shared_kernels: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
     driver: int  # set by `fgrad.lower_cuda.device.driver.use`: code is compiled for one driver
@@ -80,7 +80,7 @@ class Config:
             "shared_kernels": env("FGRAD_SHARED_KERNELS", "1") != "0",
             "cudnn": env("FGRAD_CUDNN", "1") != "0",
             "capture": env("FGRAD_CAPTURE", "1") != "0",
-            "check_bounds": env("FGRAD_CHECK_BOUNDS", "1") != "0",
+            "checks": env("FGRAD_CHECKS", "1") != "0",
             "check_index": False,
             "nans": False,
             "infs": False,

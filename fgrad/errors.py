@@ -172,13 +172,19 @@ class AxisError(FgradError, np.exceptions.AxisError):
 
 
 class CaptureError(FgradError, TypeError):
-    """A loop or branch on traced values that cannot be recorded once for all of its runs."""
+    """A loop or branch on traced values that cannot be recorded once for all of its runs.
+
+    After a `final` one the function is not traced as plain Python either.
+    """
 
     located = True
+    final = False
 
 
 class TracedTextError(CaptureError):
     """The text of a traced value was asked for in a loop or a branch."""
+
+    final = True
 
 
 class ShapeError(FgradError, ValueError):

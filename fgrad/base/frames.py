@@ -102,7 +102,8 @@ def is_defect(error: BaseException) -> bool:
     if isinstance(error, FgradError):
         return isinstance(error, CheckError)
     frames = [entry.tb_frame for entry in entries_of(error.__traceback__)]
-    if not isinstance(error, _DEFECTS) or not frames:
+    raises = hasattr(error, "used")  # of a check, see ops/checked.py
+    if not isinstance(error, _DEFECTS) or not frames or raises:
         return False
     return is_own_file(frames[-1].f_code.co_filename) and not frames[-1].f_globals.get(FOR_USERS)
 

@@ -15,6 +15,7 @@ from fgrad.base.frames import is_defect
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
 from fgrad.capture.notes import note
+from fgrad.capture.raising import is_raised, record_raised
 from fgrad.capture.state import Cells, is_internal
 from fgrad.capture.values import (
     UNDEFINED,
@@ -26,12 +27,14 @@ from fgrad.capture.values import (
     is_unknown,
     parts_of,
     result_of,
+    scalar_truth,
     zeros,
 )
+from fgrad.config import config
 from fgrad.errors import CaptureError, FgradError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Program, Var
-from fgrad.numpy.promote import convert, reshape
+from fgrad.numpy.promote import convert
 from fgrad.ops import control
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.assign import root_of
@@ -42,6 +45,8 @@ from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
 
 MOST_ATTEMPTS = 60
+RAISES = None  # in place of the values after a branch that has no end
+NEVER = object()  # in place of one of them
 Block = Callable[[], object]
 
 
@@ -65,12 +70,7 @@ def if_(
     if not is_unknown(test):
         (then if test else other)()
         return
-    if test.shape not in ((), (1,)):
-        raise ValueError(
-            "The truth value of an array with more than one element is ambiguous. "
-            "Use a.any() or a.all()"
-        )
-    test = reshape(test, ())
+    test = scalar_truth(test)
     if cells is None:
         cells = Cells((*merged, *restored), then, other)  # type: ignore[arg-type]
         guessed = Cells(written, then, other).get()  # type: ignore[arg-type]
@@ -120,6 +120,9 @@ class _Branches:
 
     def _attempt(self, then: Block, other: Block) -> None:
         after = [self._values_after(then), self._values_after(other)]
+        if after == [RAISES, RAISES]:
+            raise not_recorded("both branches raise")
+        after = [[NEVER] * self.count if found is RAISES else found for found in after]
         outcomes = [
             _outcome(name, before, *values)
             for name, before, *values in zip(
@@ -160,12 +163,14 @@ class _Branches:
             is_some(out, [r for x in found for r in x.roots or roots_of(x.array)], name)
         return out
 
-    def _values_after(self, block: Block) -> list[object]:
-        """The values of the variables after a branch, by a trace that is not kept."""
-        found: list[Any] = []
+    def _values_after(self, block: Block) -> list[object] | None:
+        """The values of the variables after a branch, by a trace that is not kept; RAISES if it
+        has no end."""
+        found: list[Any] | None = RAISES
 
-        def ending(_inner: Body) -> list[Value]:
-            found.extend(self.cells.get()[: self.count])
+        def ending(_inner: Body, ends: bool) -> list[Value]:
+            nonlocal found
+            found = self.cells.get()[: self.count] if ends else RAISES
             return []
 
         self._run(block, ending)
@@ -174,31 +179,31 @@ class _Branches:
     def _traced(
         self, block: Block, outcomes: Sequence[_Outcome], olds: dict[int, _Old]
     ) -> TracedProgram:
-        def ending(inner: Body) -> list[Value]:
+        def ending(inner: Body, ends: bool) -> list[Value]:
             outs: list[Value] = []
-            for out, value in zip(outcomes, self.cells.get(), strict=False):
+            values = self.cells.get() if ends else [UNDEFINED] * len(outcomes)
+            for out, value in zip(outcomes, values, strict=False):
                 outs += _leaves(out, value, inner, len(outs), olds)
             return [*outs, *[root.handle() for root in self.roots]]
 
         return self._run(block, ending)
 
-    def _run(self, block: Block, ending: Callable[[Body], list[Value]]) -> TracedProgram:
-        """Trace a branch, with what it may write as inputs; `ending` makes its results."""
+    def _run(self, block: Block, ending: Callable[[Body, bool], list[Value]]) -> TracedProgram:
+        """Trace a branch, with what it may write as inputs; `ending` makes its results, and is told
+        whether it has an end."""
 
         def flat(*inputs: Tracer) -> list[Value]:
             builder = innermost()
             assert builder is not None
             builder.catches, THREAD.state.closed = True, builder
             with Body(builder, self.roots, inputs) as inner:
+                ends = True
                 try:
                     block()
-                except (CaptureError, FgradError, NameError):
-                    raise
                 except Exception as error:
-                    if is_defect(error):
-                        raise
-                    raise raised_here(error) from error
-                return ending(inner)
+                    ends = False
+                    record_error(error)
+                return ending(inner, ends)
 
         name = getattr(getattr(block, "__code__", None), "co_name", "if")
         try:
@@ -213,6 +218,16 @@ class _Old(NamedTuple):
     array: Tracer
     whole: bool
     roots: list[Tracer]
+
+
+def record_error(error: Exception) -> None:
+    """Record the user's exception where a branch ends with it; raise what else is wrong."""
+    if is_raised(error) and config.checks:
+        record_raised(error)
+    elif isinstance(error, (FgradError, NameError)) or is_defect(error):
+        raise error
+    else:
+        raise raised_here(error) from error
 
 
 def raised_here(error: Exception) -> CaptureError:
@@ -241,6 +256,8 @@ class _Outcome(NamedTuple):
 
 def _outcome(name: str, before: object, one: object, two: object) -> _Outcome:
     """What a variable is after two branches, which leave it with the values `one` and `two`."""
+    if one is NEVER or two is NEVER:
+        return _alone(name, before, two if one is NEVER else one)
     if one is two:
         return _Outcome(True, False, [], None) if one is before else _constant(one)
     defined = [x for x in (one, two) if x is not UNDEFINED]
@@ -252,6 +269,18 @@ def _outcome(name: str, before: object, one: object, two: object) -> _Outcome:
     if a.shape != b.shape:
         raise not_recorded(f"{name} has another structure in each branch")
     return _from(a, b, name)
+
+
+def _alone(name: str, before: object, x: object) -> _Outcome:
+    """What a variable is if one branch has no end, and the other leaves it with the value `x`."""
+    if x is before:
+        return _Outcome(True, False, [], None)
+    if x is UNDEFINED:
+        return _Outcome(False, True, [], None)
+    parts = parts_of(x)
+    if any([isinstance(leaf, (Tracer, np.ndarray)) for leaf in parts.leaves]):
+        return _from(parts, None, name)
+    return _constant(x)
 
 
 def _constant(x: object) -> _Outcome:
@@ -341,7 +370,7 @@ def _chosen(
         for key, x in zip(_keys(branch.captured), branch.captured, strict=True):
             every.setdefault(key, x)
     programs = [_with_inputs(branch, every) for branch in branches]
-    index = convert(test if test.dtype == bool else test != 0, INT64)
+    index = convert(test, INT64)
     return _switch(index, programs, [*every.values(), *roots])
 
 

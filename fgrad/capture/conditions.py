@@ -1,5 +1,4 @@
-"""L5. `and`, `or`, `not`, chained comparisons, `a if p else b` and `assert`, of values that may be
-traced."""
+"""L5. `and`, `or`, `not`, chained comparisons, `a if p else b`, of values that may be traced."""
 
 from __future__ import annotations
 
@@ -11,9 +10,8 @@ import numpy as np
 
 from fgrad.capture.branches import if_
 from fgrad.capture.state import Cells
-from fgrad.capture.values import is_unknown
+from fgrad.capture.values import is_unknown, scalar_truth
 from fgrad.trace import Tracer
-from fgrad.tracing.capturing import not_recorded
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
@@ -71,14 +69,7 @@ def _truth(x: Any) -> Any:
 
 def not_(x: Any) -> Any:
     """`not x`."""
-    if not is_unknown(x):
-        return not x
-    if x.shape not in ((), (1,)):
-        raise ValueError(
-            "The truth value of an array with more than one element is ambiguous. "
-            "Use a.any() or a.all()"
-        )
-    return np.logical_not(x.reshape(()) if x.shape else x)
+    return np.logical_not(scalar_truth(x)) if is_unknown(x) else not x
 
 
 def either(test: object, one: Thunk, two: Thunk) -> object:
@@ -107,11 +98,3 @@ def chained(left: Any, *rest: Any) -> Any:
     if len(rest) == 2:
         return first
     return both(lambda: first, lambda: chained(right, *rest[2:]))
-
-
-def assert_(test: Thunk, message: Thunk) -> None:
-    """`assert test, message`."""
-    found = test()
-    if is_unknown(found):
-        raise not_recorded("`assert` of a traced value")
-    assert found, message()

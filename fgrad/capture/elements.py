@@ -15,17 +15,14 @@ import numpy as np
 
 from fgrad.capture.aliases import is_some
 from fgrad.capture.values import as_tracer, is_unknown
-from fgrad.config import config
 from fgrad.numpy.at_indexing import at
-from fgrad.numpy.bounds import checking
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.masked_places import chosen
 from fgrad.numpy.promote import weakened
 from fgrad.numpy.views import is_basic
-from fgrad.trace import Tracer, concrete, innermost
+from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import innermost_body
-from fgrad.tracing.thread_state import THREAD
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
@@ -35,9 +32,6 @@ IN_PLACE: dict[str, Callable[[object, object], object]] = {
     "MatMult": operator.imatmul, "BitAnd": operator.iand, "BitOr": operator.ior,
     "BitXor": operator.ixor, "LShift": operator.ilshift, "RShift": operator.irshift,
 }  # fmt: skip
-
-
-CLIPPING = frozenset({"scan", "fori_loop", "while_loop", "cond", "switch"})
 
 
 def made(x: Any) -> Any:
@@ -97,19 +91,6 @@ def _number(x: Any) -> Any:
     return operator.index(known) if known is not None else x
 
 
-def checks() -> bool:
-    """Whether indices are checked when the program runs; those in conditions of loops are not, and
-    those in bodies of `fgrad.lax`, which clip."""
-    if not config.check_bounds or any([body.decides for body in THREAD.state.bodies]):
-        return False
-    builder = innermost()
-    while builder is not None:
-        if builder.what in CLIPPING:
-            return False
-        builder = builder.outer
-    return True
-
-
 def item(x: Any, index: Any) -> Any:
     """`x[index]`."""
     if isinstance(index, (tuple, slice)):
@@ -118,13 +99,11 @@ def item(x: Any, index: Any) -> Any:
         return x[index]
     if isinstance(x, (list, tuple)):
         return _listed(x, index)
-    with checking(checks()):
-        if not isinstance(x, np.ndarray):
-            return x[index]
-        if chosen(index) is not None:
-            return as_tracer(x)[index]
-        out = at(x)[index].get()
-    return own_part(out, index)
+    if not isinstance(x, np.ndarray):
+        return x[index]
+    if chosen(index) is not None:
+        return as_tracer(x)[index]
+    return own_part(at(x)[index].get(), index)
 
 
 def own_part(out: Any, index: Any) -> Any:
@@ -145,8 +124,7 @@ def _listed(items: list[Any] | tuple[Any, ...], index: Any) -> Any:
         raise not_recorded("a list of unlike items is read at a traced place")
     traced = Tracer in kinds
     whole: Any = np.stack(list(items)) if traced else np.asarray(items)
-    with checking(checks()):
-        out = whole[index] if traced else at(whole)[index].get()
+    out = whole[index] if traced else at(whole)[index].get()
     if out.shape:  # it is one of them, and which one is not known
         olds = [x for x in items if isinstance(x, Tracer)]
         is_some(out, olds or [as_tracer(whole)], "the element of a list")
@@ -158,8 +136,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     if isinstance(index, (tuple, slice)):
         index = _settled(index)
     if isinstance(x, (Tracer, Masked)):
-        with checking(checks()):
-            x[index] = value
+        x[index] = value
         return
     changes(x)
     if isinstance(x, (list, dict)) and has_unknown(index):

@@ -221,12 +221,13 @@ class Expressions(ast.NodeTransformer):
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
         self.generic_visit(node)
         if node.exc is not None:
-            node.exc = _shown(node.exc)
+            shown = _shown(node.exc)
+            node.exc = placed(operator_call("raised", shown), shown)  # type: ignore[assignment]
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         self.generic_visit(node)
-        message = later(node.msg or ast.Constant(None))
+        message = later(_shown(node.msg)) if node.msg else ast.Constant(None)
         return placed(ast.Expr(operator_call("assert_", later(node.test), message)), node)
 
     # What has scopes of its own.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgrad.capture import conditions, elements
+from fgrad.capture import conditions, elements, raising
 from fgrad.capture.branches import if_
 from fgrad.capture.calls import own
 from fgrad.capture.convert import OPERATORS, called, captured, filled, light
@@ -12,8 +12,10 @@ from fgrad.tracing.texts import shown
 OPERATORS.called, OPERATORS.light, OPERATORS.filled, OPERATORS.own = called, light, filled, own
 OPERATORS.for_, OPERATORS.while_, OPERATORS.if_ = for_, while_, if_
 OPERATORS.slice, OPERATORS.shown = slice, shown
-for _name in ("both", "any_of", "not_", "either", "chained", "assert_"):
+for _name in ("both", "any_of", "not_", "either", "chained"):
     setattr(OPERATORS, _name, getattr(conditions, _name))
+for _name in ("assert_", "raised", "trying", "caught"):
+    setattr(OPERATORS, _name, getattr(raising, _name))
 for _name in (
     "item", "set_item", "change_item", "changed", "set_attribute", "change_attribute", "made",
     "changes", "effect", "made_cell", "changes_cell",

@@ -234,7 +234,19 @@ class _Function:
                     shared |= names
         for item in getattr(s, "items", []):
             item.context_expr = self.expressions.visit(item.context_expr)
+        if isinstance(s, ast.Try) and s.handlers:
+            _watch(s)
         return [s], shared
+
+
+def _watch(s: ast.Try) -> None:
+    """Tell what the block of a `try` may raise that its handlers catch, and keep from them what is
+    raised by tracing itself."""
+    kinds: list[ast.expr] = [h.type or ast.Name("BaseException", ast.Load()) for h in s.handlers]
+    call = operator_call("trying", later(ast.Tuple(copy.deepcopy(kinds), ast.Load())))
+    s.body = at([ast.With([ast.withitem(call)], s.body)], s)
+    for handler in s.handlers:
+        handler.body = [*at([ast.Expr(operator_call("caught"))], handler), *handler.body]
 
 
 def _cells(node: ast.FunctionDef, outside: Names) -> Block:

@@ -47,6 +47,17 @@ def is_unknown(x: object) -> bool:
     return isinstance(x, Tracer) and concrete(x) is None
 
 
+def scalar_truth(x: Tracer) -> Any:
+    """The truth of a traced value, as `if` takes it."""
+    if x.shape not in ((), (1,)):
+        raise ValueError(
+            "The truth value of an array with more than one element is ambiguous. "
+            "Use a.any() or a.all()"
+        )
+    x = reshape(x, ())
+    return x if x.dtype == bool else x != 0
+
+
 def is_weak(x: object) -> bool:
     """Whether a value is one of Python's numbers, whose dtype yields to others."""
     return x.weak if isinstance(x, Tracer) else type(x) in (int, float, complex)

@@ -22,13 +22,12 @@ from numba.np.numpy_support import from_dtype
 
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.host.program import Callback
+from fgrad.compile.host.program import Callback, raise_if_stopped
 from fgrad.compile.jit.call import executable_of
 from fgrad.compile.jit.entries import Entry
 from fgrad.compile.jit.jitted import Jitted, jit
 from fgrad.compile.kernel.machine import LINE_BYTES
-from fgrad.compile.llvm.interrupts import SIGNALS, is_stopped
-from fgrad.compile.llvm.runtime import raise_kept
+from fgrad.compile.llvm.interrupts import SIGNALS
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.transforms.custom.callback import pure_callback
@@ -152,8 +151,7 @@ class Wrapper(NamedTuple):
 
     def finish(self) -> None:
         """Raise what a handler of signals, or Python code among the steps, has raised."""
-        if is_stopped():
-            raise_kept()
+        raise_if_stopped()
         for kept in self.executable.image.callbacks:
             if isinstance(kept, Callback):
                 kept.reraise()

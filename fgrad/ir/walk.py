@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from fgrad.base.kinds import is_tuple
 from fgrad.ir.program import Atom, Eqn, Program, Var
-from fgrad.ir.traits import Cost
+from fgrad.ir.traits import Cost, Host
 
 
 def use_counts(program: Program) -> dict[Var, int]:
@@ -72,6 +72,17 @@ def has_effect(eqn: Eqn) -> bool:
     if eqn.prim.effect:
         return True
     return any([_acts(held) for held in programs_in(eqn.params)]) if eqn.params else False
+
+
+def calls_back(eqn: Eqn) -> bool:
+    """Whether an equation, or one of a program in its parameters, calls Python for what it does."""
+    if eqn.prim.effect and eqn.prim.host is Host.CALLBACK:
+        return True
+    return any([_calls_back(held) for held in programs_in(eqn.params)]) if eqn.params else False
+
+
+def _calls_back(program: Program) -> bool:
+    return program.derived("calls back", lambda: any([calls_back(eqn) for eqn in program.eqns]))
 
 
 def _acts(program: Program) -> bool:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from fgrad.compile.host.program import HostProgram
+from fgrad.compile.host.program import HostProgram, raise_if_stopped
 from fgrad.compile.tasks.plan import Plan
 from fgrad.errors import CheckError, DeviceError
 from fgrad.ir.aval import Aval
@@ -83,6 +83,7 @@ class CudaExecutable:
         if code:
             self._answered(code, given, arena)
         if resident.calls_python:
+            raise_if_stopped()
             for callback in self.image.callbacks:
                 callback.reraise()
         return outs

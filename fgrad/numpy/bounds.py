@@ -1,47 +1,25 @@
 """L4. Integers that index an axis -> integers from 0 on, or an error where they are outside.
 
 Known ones are checked here.  Traced ones wrap where they are negative; compiled code clips those
-outside, or checks them (`checking`), which raises after the kernel has run.
+outside, or checks them (`tracing/checks.py`), which raises after the kernel has run.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fgrad.base.source import here, resolve
 from fgrad.errors import BoundsError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import convert, strong
 from fgrad.ops import elementwise as ew
-from fgrad.ops.checked import OUT_OF_BOUNDS, in_range
+from fgrad.ops.checked import in_range, located, out_of_bounds
 from fgrad.trace import Value
+from fgrad.tracing.checks import checks
 
 index_watchers: list[Callable[[Value, int, int], None]] = []  # of `fgrad.debug.check_index`
-
-
-class _Checks(threading.local):
-    """Whether this thread traces code whose indices are checked when it runs."""
-
-    on = False
-
-
-_CHECKS = _Checks()
-
-
-@contextmanager
-def checking(on: bool = True) -> Iterator[None]:
-    """Traced indices are checked, where `on` says so or they are around it."""
-    before = _CHECKS.on
-    _CHECKS.on = before or on
-    try:
-        yield
-    finally:
-        _CHECKS.on = before
 
 
 def bounds_error(i: int, axis: int, length: int) -> BoundsError:
@@ -71,8 +49,6 @@ def traced_indices(indices: Any, axis: int, length: int) -> Value:
     if i.dtype.kind != "u":
         i = convert(i, INT64)
         i = ew.select(ew.lt(i, np.int64(0)), ew.add(i, np.int64(length)), i)
-    if not _CHECKS.on:
+    if index_watchers or not checks():
         return i
-    loc = resolve(here())
-    error = OUT_OF_BOUNDS.format(axis, length, f"{loc}:  {loc.text()}")
-    return in_range(i, 0, length - 1, error)
+    return in_range(i, 0, length - 1, located(out_of_bounds(axis, length)))

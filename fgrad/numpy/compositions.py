@@ -16,7 +16,7 @@ from fgrad.ir.aval import BOOL
 from fgrad.numpy.promote import traced_full
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
-from fgrad.ops.checked import NEGATIVE_POWER, in_range
+from fgrad.ops.checked import NEGATIVE_POWER, in_range, text_of
 from fgrad.ops.composed import hypot, modulus
 from fgrad.trace import Value, concrete
 
@@ -158,7 +158,7 @@ def power(x: Value, n: Value) -> Value:
     if n.dtype.kind == "i" and not (0 in x.shape or 0 in n.shape):
         known = concrete(n)
         if known is None:
-            n = in_range(n, 0, None, NEGATIVE_POWER)
+            n = in_range(n, 0, None, text_of(NEGATIVE_POWER))
         elif np.any(np.less(known, 0)):
-            raise ArgumentError(NEGATIVE_POWER.split("\n")[1])
+            raise ArgumentError(str(NEGATIVE_POWER))
     return ew.pow_(x, n)

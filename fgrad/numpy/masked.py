@@ -28,7 +28,7 @@ from fgrad.numpy.promote import (
     weakened,
 )
 from fgrad.ops import elementwise as ew
-from fgrad.ops.checked import EMPTY_EXTREMUM, checked
+from fgrad.ops.checked import checked, empty_extremum, located
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.on_device import leaders
 from fgrad.typing import ArrayLike, DTypeLike
@@ -283,7 +283,7 @@ def _extremum(function: Function, x: Masked, mask: Value, axes: tuple[int, ...])
         worst = sign * np.inf
     name = "minimum" if sign > 0 else "maximum"
     found = function(np.where(mask, x.whole, dtype.type(worst)), axis=axes)
-    return checked(found, np.any(x.mask), EMPTY_EXTREMUM.format(name, user_line()[0][1]))
+    return checked(found, np.any(x.mask), located(empty_extremum(name)))
 
 
 def _zeroed(x: Any) -> Any:

@@ -40,7 +40,7 @@ from fgrad.numpy.promote import (
 from fgrad.ops import complex as cx
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
-from fgrad.ops.checked import OVERFLOW, in_range
+from fgrad.ops.checked import in_range, overflow, text_of
 from fgrad.ops.families import bound_by
 from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.fastpath import binary_door
@@ -393,7 +393,7 @@ def _integer_limit(limit: ArrayLike | None, dtype: np.dtype, sign: int) -> Array
     if value is None:  # its size is not known: brought into range
         least, most = int(limits.min), min(int(limits.max), 2**63 - 1)
         ends = (None, most) if sign < 0 else (least, None)
-        limit = in_range(limit, *ends, OVERFLOW.format(dtype))
+        limit = in_range(limit, *ends, text_of(overflow(dtype)))
         return ew.convert(ew.clip(limit, np.int64(least), np.int64(most)), dtype)
     edge = limits.max if sign > 0 else limits.min
     return None if sign * int(value) >= sign * edge else int(value)

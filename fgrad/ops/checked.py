@@ -1,16 +1,21 @@
 """L3. Checks of values when a program runs: the operand unchanged, or an error.
 
-checked(x, passed, ASSERTION.format("x > 0", line))    what the user asserts: AssertionError
-in_range(n, 0, None, NEGATIVE_POWER)                   exponents of integers: ValueError
-in_range(n, -128, 127, OVERFLOW.format("int8"))        Python's integers that meet int8
+checked(x, passed, text_of(ZERO_DIVISOR, line))     divisors: ZeroDivisionError
+in_range(n, 0, None, text_of(NEGATIVE_POWER))       exponents of integers: ValueError
+require(passed, text_of(AssertionError("x > 0")))   what the user asserts, or raises
+
+The first two count where their result is used; `require` has none, and is never left out.
 """
 
 from __future__ import annotations
 
+import builtins
+import copy
 from typing import Any
 
 import numpy as np
 
+from fgrad.base.frames import add_note
 from fgrad.errors import BoundsError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
@@ -20,17 +25,46 @@ from fgrad.ir.traits import Host, Rounding
 from fgrad.ir.walk import programs_in
 from fgrad.ops.families import BROADCAST, finish_elementwise, same_dtype
 from fgrad.trace import Tracer, Value, bind, concrete
+from fgrad.tracing.capturing import not_recorded
+from fgrad.tracing.checks import used_line
+from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import Operand
 
-# An error is text, so that programs on disk can hold it: the class, what happened, and where.
-NEGATIVE_POWER = "ValueError\nIntegers to negative integer powers are not allowed."
-OVERFLOW = "OverflowError\nPython integer out of bounds for {}"
-OUT_OF_BOUNDS = "IndexError\nAn index is out of bounds for axis {} with size {}.\n{}"
-EMPTY_EXTREMUM = "ValueError\nzero-size array to reduction operation {} which has no identity\n{}"
-ASSERTION = "AssertionError\n{}\n{}"
-_BUILTIN = {
-    kind.__name__: kind for kind in (ValueError, OverflowError, ZeroDivisionError, AssertionError)
-}
+NEGATIVE_POWER = ValueError("Integers to negative integer powers are not allowed.")
+MOST_RAISED = 4096  # exceptions of users that are kept for the programs that raise them
+_RAISED: dict[str, BaseException] = {}  # by their texts
+
+
+def text_of(error: BaseException, where: str = "") -> str:
+    """An error as text, which programs on disk can hold: its class, the user's line, its message.
+
+    The exception itself is raised where this process has made the text, one of the builtin class
+    of that name elsewhere.
+    """
+    kind = type(error)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    text = f"{name}\n{where}\n{error}"
+    if kind.__module__ != "builtins" or error.args not in ((), (str(error),)):
+        while len(_RAISED) >= MOST_RAISED:
+            del _RAISED[next(iter(_RAISED))]
+        _RAISED[text] = error
+    return text
+
+
+def overflow(dtype: object) -> OverflowError:
+    """What Python's integers raise that do not fit."""
+    return OverflowError(f"Python integer out of bounds for {dtype}")
+
+
+def out_of_bounds(axis: int, length: int) -> IndexError:
+    """What an index raises that is not in an array."""
+    return IndexError(f"An index is out of bounds for axis {axis} with size {length}.")
+
+
+def empty_extremum(name: str) -> ValueError:
+    """What the least or largest of no elements raises."""
+    return ValueError(f"zero-size array to reduction operation {name} which has no identity")
+
 
 checked_p = Primitive(
     "checked",
@@ -40,17 +74,52 @@ checked_p = Primitive(
 )
 
 
-def failure(error: str) -> Exception:
-    """The exception of a failed check."""
-    kind, *lines = error.split("\n")
-    if kind == "IndexError":
-        return BoundsError(lines[0], tuple([("used", line) for line in lines[1:] if line]))
-    return _BUILTIN.get(kind, AssertionError)("\n".join([line for line in lines if line]))
+def located(error: Exception, where: str = "") -> str:
+    """The text of an error that may be raised when the program runs, with the user's line.
+
+    Raises:
+        CaptureError: a `try` around it catches it, whose handler could not run then.
+    """
+    for handlers in THREAD.state.handlers:
+        if isinstance(error, handlers()):
+            card = not_recorded(f"a handler of a `try` would catch its {type(error).__name__}")
+            card.final = True  # the handler would catch what plain tracing raises
+            raise card
+    return text_of(error, where or used_line())
 
 
-def is_check(error: str) -> bool:
+def failure(text: str) -> BaseException:
+    """The exception of a failed check; `used` is the line."""
+    kind, where, message = text.split("\n", 2)
+    if text in _RAISED:
+        error = _copied(_RAISED[text])
+    elif kind == "IndexError":
+        error = BoundsError(message, (("used", where),) if where else ())
+    else:
+        error = _builtin(kind, message)
+    error.__dict__["used"] = where
+    if where and not isinstance(error, BoundsError):
+        add_note(error, f"  used    {where}")
+    return error
+
+
+def _copied(error: BaseException) -> BaseException:
+    try:
+        return copy.copy(error).with_traceback(None)
+    except Exception:  # a class that is not made of its arguments
+        return error.with_traceback(None)
+
+
+def _builtin(kind: str, message: str) -> BaseException:
+    known = getattr(builtins, kind, None)
+    if isinstance(known, type) and issubclass(known, Exception):
+        return known(message) if message else known()
+    return RuntimeError(f"{kind}: {message}")
+
+
+def is_check(text: str) -> bool:
     """Whether a text is the error of a check."""
-    return error.partition("\n")[0] in (*_BUILTIN, "IndexError")
+    return text.count("\n") >= 2
 
 
 @checked_p.evaluate
@@ -94,6 +163,32 @@ def _(n: Aval, low: int | None, high: int | None, error: str) -> Aval:
 finish_elementwise(in_range_p, (None,))
 
 
+required_p = Primitive(
+    "required", traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY), ("error",)
+)
+required_p.effect = True
+
+
+@required_p.evaluate
+def _(passed: Value, error: str) -> Value:
+    if not np.all(passed):
+        raise failure(error)
+    return passed
+
+
+@required_p.type_rule
+def _(passed: Aval, error: str) -> Aval:
+    return passed.strong()
+
+
+finish_elementwise(required_p, (None,))
+
+
+def require(passed: Operand, error: str) -> None:
+    """An error if a truth value, or one of several, is false."""
+    bind(required_p, passed, error=error)
+
+
 def checked(x: Operand, passed: Operand, error: str) -> Value:
     """`x`, or an error if a truth value of `passed`, one or one for each element, is false."""
     if np.shape(passed) != np.shape(x):
@@ -124,7 +219,7 @@ def in_range_of(x: Tracer, dtype: np.dtype) -> Value:
         builder.narrowed.setdefault(number.index, set()).add(dtype)
         return x
     limits = np.iinfo(dtype)
-    out: Any = in_range(x, int(limits.min), int(limits.max), OVERFLOW.format(dtype))
+    out: Any = in_range(x, int(limits.min), int(limits.max), text_of(overflow(dtype)))
     out.weak = True
     return out
 
@@ -135,4 +230,5 @@ def has_checks(program: Program) -> bool:
 
 
 def _is_or_has_check(eqn: Eqn) -> bool:
-    return eqn.prim in (checked_p, in_range_p) or any(map(has_checks, programs_in(eqn.params)))
+    found = eqn.prim in (checked_p, in_range_p, required_p)
+    return found or any(map(has_checks, programs_in(eqn.params)))

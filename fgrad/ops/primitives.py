@@ -11,6 +11,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import erf_gamma as eg
 from fgrad.ops.checked import checked_p as checked
 from fgrad.ops.checked import in_range_p as in_range
+from fgrad.ops.checked import required_p as required
 from fgrad.ops.complex import complex_p as complex
 from fgrad.ops.complex import conj_p as conj
 from fgrad.ops.complex import imag_p as imag
@@ -254,6 +255,7 @@ __all__ = [
     "reduce_prod",
     "reduce_sum",
     "remainder",
+    "required",
     "reshape",
     "reverse",
     "rint",

@@ -15,7 +15,7 @@ from fgrad.base.frames import entries_of
 from fgrad.base.provided import Provided
 from fgrad.base.source import Loc
 from fgrad.config import config
-from fgrad.errors import CaptureError, CheckError, FgradError, TracedTextError
+from fgrad.errors import CaptureError, CheckError, FgradError
 from fgrad.trace import Builder, innermost
 from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import PyTree
@@ -125,7 +125,7 @@ def captured_or_plain(trace: Callable[[], Result], wanted: bool | None) -> Resul
         with capturing(True):
             return trace()
     except FgradError as error:
-        if not state.rewritten or isinstance(error, (TracedTextError, CheckError)):
+        if not state.rewritten or isinstance(error, CheckError) or getattr(error, "final", False):
             raise
         refused = error
     except NameError as error:

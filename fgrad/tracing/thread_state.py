@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import CodeType
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 
 from fgrad.base.source import Loc, RawLoc
 
@@ -12,21 +13,26 @@ if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
     from fgrad.tracing.carried import Body
 
+Handlers: TypeAlias = Callable[[], Any]  # gives the classes that the handlers of a `try` catch
+
 
 class State:
     """What a thread is tracing: the innermost builder, and a location that rules replay; the
     innermost closed trace (`closed.py`), and whether it is that of a custom rule; the bodies of
-    loops and branches that are being traced (`carried.py`)."""
+    loops and branches that are being traced (`carried.py`); whether values are checked when the
+    program runs (`checks.py`), and in which `try` blocks."""
 
     __slots__ = (
-        "bodies", "builder", "captures", "closed", "loc", "opened", "rewritten", "rule", "shown",
-        "textless", "via",
+        "bodies", "builder", "captures", "checks", "closed", "handlers", "loc", "opened",
+        "rewritten", "rule", "shown", "textless", "via",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.builder: Builder | None = None  # read it by `trace.innermost()`
         self.bodies: tuple[Body, ...] = ()
         self.captures: bool | None = None  # whether functions are rewritten (`capturing.py`)
+        self.checks: bool | None = None  # None: as the code that is traced says
+        self.handlers: tuple[Handlers, ...] = ()  # of the `try` blocks that are being traced
         self.rewritten = False  # whether any was, since this was set to False
         self.opened = 0  # how many traces were begun
         self.loc: RawLoc | Loc | None = None

@@ -8,8 +8,8 @@ import pytest
 import fgrad
 from fgrad import lax
 from fgrad.errors import BoundsError
-from fgrad.numpy.bounds import checking
-from fgrad.ops.checked import ASSERTION, checked
+from fgrad.ops.checked import checked, text_of
+from fgrad.tracing.checks import checking
 
 X = np.arange(1.0, 6.0)
 
@@ -85,7 +85,7 @@ def test_an_index_out_of_bounds_raises_with_the_line(case, mode):
 def asserted(x, limit):
     def body(_, s):
         s = s * 1.5
-        return checked(s, s < limit, ASSERTION.format("s < limit", "here"))
+        return checked(s, s < limit, text_of(AssertionError("s < limit"), "here"))
 
     return lax.fori_loop(0, 9, body, x)
 
@@ -100,7 +100,7 @@ def test_assertions(mode):
 
 @pytest.mark.parametrize("dtype", "?bBhHiIqQefdFD")
 def test_values_of_all_dtypes_pass(dtype):
-    f = fgrad.jit(lambda x, ok: checked(x, ok, ASSERTION.format("ok", "")))
+    f = fgrad.jit(lambda x, ok: checked(x, ok, text_of(AssertionError("ok"))))
     for x in (
         np.ones(5, dtype),
         np.ones(10, dtype)[::-2],

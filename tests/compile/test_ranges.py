@@ -12,7 +12,7 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.ranges import Range, Walk, ranges
 from fgrad.compile.passes.simplify import simplify
-from fgrad.numpy.bounds import checking
+from fgrad.tracing.checks import checking
 
 X, A, IDX = np.arange(6.0), np.ones((6, 6)), np.array([1, 2, 3])
 

@@ -18,7 +18,7 @@ import fgrad.scipy.special as special
 from fgrad import device_put, grad, lax, vmap
 from fgrad.config import config
 from fgrad.errors import UnsupportedDeviceError
-from fgrad.ops.checked import ASSERTION, checked
+from fgrad.ops.checked import require, text_of
 
 jit: Any = fgrad.jit
 A = np.abs(V) + 0.5
@@ -121,7 +121,11 @@ def test_what_is_raised_on_the_host_reaches_the_caller() -> None:
 
 
 def test_what_is_asserted_is_not_passed_over() -> None:
-    f = jit(lambda x: checked(x * 2, x > 0, ASSERTION.format("x > 0", "")) + 1, device="cuda")
+    def positive(x: np.ndarray) -> np.ndarray:
+        require(x > 0, text_of(AssertionError("x > 0")))
+        return x * 2 + 1
+
+    f = jit(positive, device="cuda")
     check(f(A), A * 2 + 1)
     with pytest.raises(AssertionError, match="x > 0"):
         f(-A)

@@ -15,11 +15,13 @@ from fgrad.compile.cpu.program_cache import stored
 if TYPE_CHECKING:
     from fgrad.compile.cpu import kernels, link
     from fgrad.compile.kernel.ir import Kernel
+    from fgrad.compile.passes import spread_checks
     from fgrad.compile.schedule import order
 else:
     kernels = lazy_module("fgrad.compile.cpu.kernels")
     link = lazy_module("fgrad.compile.cpu.link")
     order = lazy_module("fgrad.compile.schedule.order")
+    spread_checks = lazy_module("fgrad.compile.passes.spread_checks")
 
 
 def _schedule(kernel: Kernel) -> Kernel:
@@ -40,7 +42,7 @@ BACKEND = Backend(
     in_kernel=lambda _kernel: True,
     threads=True,
     convs=lambda program: program,
-    prepare=lambda program: program,
+    prepare=lambda program: spread_checks.spread_checks(program),
     products=lambda program: program,
     join=lambda fusion, _program: fusion,
     texts=_texts,

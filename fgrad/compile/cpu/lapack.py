@@ -354,6 +354,17 @@ def checked(itemsize: int, size: int, error: str) -> Native:
     return build_step("checked", (itemsize, size, error), b, strides, error, 1)
 
 
+def required(size: int, error: str) -> Native:
+    """A copy of truth values, which fails where one is false.  Buffers: passed, copy."""
+    b = Body(np.dtype(np.float64))
+    loop = b.begin(size)
+    passed = b.load("%p0", loop[2], "i8")
+    b.line(f"store i8 {passed}, ptr {b.at('%p1', loop[2], 'i8')}")
+    b.fail_if(b.emit(f"icmp eq i8 {passed}, 0"))
+    b.end(loop, size)
+    return build_step("required", (size, error), b, [size, size], error, 1)
+
+
 def _check_diagonal(b: Body, n: int) -> None:
     """Fail, and leave the matrix at that, where a diagonal element of %p0 is 0."""
     loop = b.begin(n)

@@ -28,6 +28,7 @@ from fgrad.compile.cpu.lapack import (
     in_range,
     lu_solve,
     noted,
+    required,
     routine_address,
     triangular_solve,
 )
@@ -210,7 +211,7 @@ def _order(b: Body, pivots: str, order: str, m: int, k: int) -> None:
 
 def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: object) -> float:
     """The cost of a stack of matrices, for splitting it among threads."""
-    if name in ("noted", "flags", "pivots_order", "checked", "in_range"):
+    if name in ("noted", "flags", "pivots_order", "checked", "in_range", "required"):
         return 0.0
     size = max(n, m)
     each = LAPACK_CYCLES_OVER_N3.get(name, 0.5 * k / size) * size**3
@@ -224,6 +225,7 @@ LAPACK: dict[str, Callable[..., Native]] = {
     "lu_solve": lu_solve,
     "checked": checked,
     "in_range": in_range,
+    "required": required,
     "noted": noted,
     "flags": flags,
     "lu": lu,

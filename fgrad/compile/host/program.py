@@ -186,9 +186,7 @@ class HostProgram:
         else:
             self._walked = True
             _walk(self.steps, pointers)
-        if is_stopped():
-            _RAISED.error = None  # what unfinished results have led to
-            raise_kept()
+        raise_if_stopped()
         for kept in self.keep:
             if isinstance(kept, Callback):
                 kept.reraise()
@@ -238,8 +236,8 @@ class Callback:
       function: takes the addresses of the step's buffers.
       buffers: how many buffers the step has.
 
-    An exception ends the callback, not the program, unless it is an interrupt; `reraise` raises the
-    thread's first one afterwards.
+    An exception ends the callback, not the program, unless it is an interrupt or that of a check
+    (`ops/checked.py`); `reraise` raises the thread's first one afterwards.
     """
 
     def __init__(self, function: Callable[..., None], buffers: int) -> None:
@@ -247,7 +245,8 @@ class Callback:
             try:
                 function(*(ctypes.c_void_p * buffers).from_address(bufs))
             except BaseException as error:
-                if isinstance(error, Exception) or not keep(error):
+                ends = not isinstance(error, Exception) or hasattr(error, "used")
+                if not (ends and keep(error)):
                     _RAISED.error = _RAISED.error or error
 
         self.function = function
@@ -259,6 +258,13 @@ class Callback:
         error, _RAISED.error = _RAISED.error, None
         if error is not None:
             raise error
+
+
+def raise_if_stopped() -> None:
+    """Raise what has ended native code in this thread, if something has."""
+    if is_stopped():
+        _RAISED.error = None  # what unfinished results have led to
+        raise_kept()
 
 
 class _Raised(threading.local):

@@ -6,8 +6,8 @@ K3  every operation is in SCALAR_OPS, with operands and result of the right dtyp
 K4  every out buffer that has elements is stored
 K5  iterations of a parallel loop do not write the same element
 K6  updates and reads name a live accumulator; parallel loops update none from outside
-K7  a while loop has one `break`, preceded only by updates of accumulators that begin there and
-    by writes to memory that is read nowhere else
+K7  a while loop has one `break`, preceded only by updates of accumulators that begin there or are
+    an `or` (what has failed), and by writes to memory that is read nowhere else
 """
 
 from __future__ import annotations
@@ -256,6 +256,7 @@ class _Checker:
         """Whether memory not private to the condition is written before the loop's `break`."""
         before = list(walk(body[:stop]))
         own = {s.acc for s in before if isinstance(s, Init)}
+        own |= {s.acc for s in walk(self.kernel.body) if isinstance(s, Init) and s.op == "or"}
         if any([isinstance(s, Update) and s.acc not in own for s in before]):
             return True
         inside = {id(s) for s in before}

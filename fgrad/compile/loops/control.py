@@ -16,7 +16,8 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import AffineIndex, shifted, total
-from fgrad.compile.kernel.ir import Break
+from fgrad.compile.kernel.ir import Break, Update
+from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.loops.linalg import LINALG_RULES
 from fgrad.compile.loops.rules import RULES
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value, stored_at
@@ -380,10 +381,12 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
         raise TooLarge  # the condition would write into what the body reads
     goes, predicate = int(w.cells(go).flat[0]), w.predicate
     break_if(w, w.b.op("not", BOOL, goes))
+    position = len(w.b.frames[-1].body) - 1
     if s.unchosen is not None:
         w.predicate = w.b.both(predicate, goes)
     outs = w.program(s.written(carries), [*s.body_consts, *given])
     w.predicate = predicate
+    _break_if_failed(w, position)
     ended = _updated(w, carries, outs)
     w.b.close()
     return [_result(w, c, y, 0) for c, y in zip(carries, ended, strict=True)]
@@ -392,6 +395,20 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
 def break_if(w: LoopWriter, stop: int) -> None:
     """End the innermost loop if `stop` holds."""
     w.b.frames[-1].body.append(Break(stop))
+
+
+def _break_if_failed(w: LoopWriter, position: int) -> None:
+    """Let a loop end where a check in it has failed too: its condition might hold for ever."""
+    body = w.b.frames[-1].body
+    updated = {s.acc for s in walk(body) if isinstance(s, Update)}
+    first, leaves = len(body), body[position]
+    assert isinstance(leaves, Break)
+    stop = leaves.value
+    for failed in w.failed(updated):
+        stop = w.b.op("or", BOOL, stop, failed)
+    moved = body[first:]
+    del body[first:]
+    body[position : position + 1] = [*moved, Break(stop)]
 
 
 # --- switch

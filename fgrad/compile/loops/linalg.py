@@ -192,6 +192,14 @@ def checked(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     return [x]
 
 
+def required(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """Truth values; that one is false is noted."""
+    passed = w.operand(eqn.inputs[0])
+    for k in dict.fromkeys(map(int, np.ravel(passed))):
+        w.note(eqn.params["error"], w.b.op("not", BOOL, k))
+    return [passed]
+
+
 def in_range(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Integers brought into range, which those that were outside have changed for."""
     n, dtype = w.operand(eqn.inputs[0]), eqn.inputs[0].aval.dtype
@@ -209,6 +217,7 @@ def in_range(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
 LINALG_RULES: Mapping[Primitive, LoopRule] = {
     prims.checked: checked,
     prims.in_range: in_range,
+    prims.required: required,
     prims.factor: factor,
     prims.lu_solve: lu_solve,
     prims.triangular_solve: triangular_solve,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -315,14 +315,23 @@ class LoopWriter:
             self.failures[message, dtype] = acc
         self.b.update(acc, id)
 
+    def failed(self, among: Collection[str]) -> list[int]:
+        """Whether checks have failed, for each of some accumulators."""
+        found = []
+        for (_, dtype), acc in self.failures.items():
+            if acc in among:
+                id = self.b.read(acc)
+                if dtype == INT64:
+                    id = self.b.op("ne", BOOL, id, self.number(0, INT64))
+                found.append(id)
+        return found
+
     def flags(self) -> list[tuple[str, Var]]:
         """What has failed: for each message an array with a number for each lane."""
         found: list[tuple[str, Var]] = []
-        for (message, dtype), acc in self.failures.items():
+        for (message, _), acc in self.failures.items():
             flag = Var(Aval(self.extents or (1,), INT64))
-            failed = self.b.read(acc)
-            if dtype == INT64:
-                failed = self.b.op("ne", BOOL, failed, self.number(0, INT64))
+            (failed,) = self.failed([acc])
             failed = self.b.op("convert", INT64, failed)
             self.b.store(self.b.buffer(flag, "out"), self.lane, failed)
             found.append((message, flag))

@@ -125,6 +125,12 @@ def _checked(eqn: Eqn) -> LibraryStep:
     return LibraryStep(MatrixRoutine("checked", tuple(params.items())), buffers, ((0, 0, 0),))
 
 
+def _required(eqn: Eqn) -> LibraryStep:
+    params = {**eqn.params, "size": eqn.outputs[0].aval.size}
+    buffers: Any = (*eqn.inputs, *eqn.outputs)
+    return LibraryStep(MatrixRoutine("required", tuple(params.items())), buffers, ((0, 0),))
+
+
 def _in_range(eqn: Eqn) -> LibraryStep:
     aval = eqn.outputs[0].aval
     params = {**eqn.params, "dtype": aval.dtype, "size": aval.size}
@@ -146,6 +152,7 @@ _PARTS = Native(_has_array, _parts)
 NATIVE: dict[Primitive, Native] = {
     prims.checked: Native(_has_arrays, _checked),
     prims.in_range: Native(_has_elements, _in_range),
+    prims.required: Native(_has_elements, _required),
     prims.cholesky: _SQUARE,
     prims.factor: _SQUARE,
     prims.eigh: Native(_has_vectors, _square),

@@ -209,7 +209,8 @@ class Walk:
         return self.decided.get(atom)
 
     def _equation(self, eqn: Eqn) -> None:
-        if eqn.prim is prims.checked and self.holds(eqn.inputs[1]):
+        tests = eqn.prim in (prims.checked, prims.required)
+        if tests and self.holds(eqn.inputs[-1]):
             self.env[eqn.outputs[0]] = eqn.inputs[0]
             return
         if eqn.prim is prims.select and self.holds(eqn.inputs[0]) is not None:

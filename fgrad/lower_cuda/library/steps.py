@@ -117,18 +117,19 @@ def _complex_parts(parts: ComplexParts, step: LibraryStep) -> Calls:
 
 
 def _check(routine: MatrixRoutine, step: LibraryStep) -> Calls | None:
-    """`in_range` as a plain copy of integers, since kernels cannot raise (buffers: n, copy); None
-    for `checked`, as nothing that the user asserts is passed over."""
-    if routine.name == "checked":
+    """`in_range` and `checked` as plain copies, since kernels cannot raise (buffers: n, copy, or x,
+    passed, copy); None for `required`, as nothing that the user asserts is passed over."""
+    if routine.name == "required":
         return None
     params = dict(routine.params)
-    kind = f"i{8 * params['dtype'].itemsize}"
+    kind = f"i{8 * (params.get('itemsize') or params['dtype'].itemsize)}"
+    last = len(step.args) - 1
 
     def write(body: BodyText, e: str) -> None:
         body.store(body.load(body.pointer(0, kind), e), body.pointer(1, kind), e)
 
     plan = Planner(len(step.args))
-    plan.each(params["size"], write, Address(0), Address(1))
+    plan.each(params["size"], write, Address(0), Address(last))
     return plan.finish()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.walk import programs_in
-from fgrad.ops.checked import checked_p, has_checks, in_range_p
+from fgrad.ops.checked import checked_p, has_checks, in_range_p, required_p
 from fgrad.ops.control import scan_p, switch_p, while_p
 from fgrad.ops.elementwise import not_, or_, select
 from fgrad.ops.shape import broadcast
@@ -52,6 +52,8 @@ def _equation(eqn: Eqn, go: Value, ins: Sequence[Value]) -> object:
     if eqn.prim is checked_p:
         x, passed = ins
         return bind(checked_p, x, or_(passed, _like(not_(go), passed)), **params)
+    if eqn.prim is required_p:
+        return bind(required_p, or_(ins[0], _like(not_(go), ins[0])), **params)
     if eqn.prim is in_range_p:
         return bind(in_range_p, _in_place_of(ins[0], go, params), **params)
     if any(map(has_checks, programs_in(params))):

@@ -425,12 +425,11 @@ class KernelEmitter:
             self._leave_phis(carried, before, latch)
 
     def _while(self, loop: Loop, facts: LoopFacts) -> None:
-        """A loop that tests at its head; what it updates leaves with the values of the head."""
+        """A loop that tests at its head; what it updates leaves with the values of the test."""
         frame = self.frame
         head, inside = frame.function.fresh("while")[1:], frame.function.fresh("do")[1:]
         after = frame.function.fresh("end")[1:]
         carried = self._open_phis(facts)
-        heads = [list(accumulator.parts) for accumulator, _, _ in carried]
         scope = frame.open(head, facts.stored)
         for accumulator, _, _ in carried:
             accumulator.scope = scope
@@ -441,6 +440,7 @@ class KernelEmitter:
         stop = loop.body[position]
         assert isinstance(stop, Break)
         self.body(loop.body[:position])
+        heads = [list(accumulator.parts) for accumulator, _, _ in carried]
         done = self._all_lanes(frame.values[stop.value])
         function = frame.enter(scope)
         function.line(f"br i1 {done}, label %{after}, label %{inside}")

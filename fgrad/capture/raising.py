@@ -1,0 +1,89 @@
+"""L5. `raise` and `assert` where a traced value decides, and `try` around what may raise.
+
+    if x < 0:                         the branch records that it must not be taken: Python's error
+        raise ValueError("below")     is raised after the kernel has run
+
+Handlers cannot run then, so what they would catch is refused in their `try` (`ops/checked.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fgrad.capture.state import Again, Peel
+from fgrad.capture.values import is_unknown, scalar_truth
+from fgrad.config import config
+from fgrad.errors import CaptureError, TracedArrayError, TracedBoolError, TracedIndexError
+from fgrad.ops.checked import located, require
+from fgrad.trace import Tracer, innermost
+from fgrad.tracing.carried import Written
+from fgrad.tracing.checks import used_line
+from fgrad.tracing.thread_state import THREAD, Handlers
+
+_LINE = "line of `raise`"  # where an exception keeps the line
+_OF_TRACING = (
+    Again, CaptureError, Peel, TracedArrayError, TracedBoolError, TracedIndexError, Written,
+)  # fmt: skip
+
+
+def assert_(test: Callable[[], object], message: Callable[[], object] | None) -> None:
+    """`assert test, message`."""
+    found = test()
+    unknown = is_unknown(found)
+    if not unknown and found:
+        return
+    error = AssertionError() if message is None else AssertionError(message())
+    if not unknown:
+        raise raised(error)
+    if config.checks:
+        require(scalar_truth(found), located(_plain(error)))
+
+
+def raised(error: Any) -> Any:
+    """What `raise` raises: in a body that is traced, an exception with its line."""
+    if THREAD.state.bodies:
+        if isinstance(error, type) and issubclass(error, Exception):
+            error = error()
+        if isinstance(error, Exception):
+            error.__dict__[_LINE] = used_line()
+    return error
+
+
+def is_raised(error: Exception) -> bool:
+    """Whether an exception comes of `raise` or `assert` in the user's code."""
+    return _LINE in error.__dict__
+
+
+def record_raised(error: Exception) -> None:
+    """Record that an exception is raised here when the program runs."""
+    require(np.bool_(False), located(_plain(error), error.__dict__.pop(_LINE)))
+
+
+def _plain(error: Exception) -> Exception:
+    """An exception without frames and traced values."""
+    if any([isinstance(x, Tracer) for x in error.args]):
+        error.args = tuple([repr(x) if isinstance(x, Tracer) else x for x in error.args])
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
+
+
+@contextmanager
+def trying(handlers: Handlers) -> Iterator[None]:
+    """The block of a `try`, with what is caught."""
+    state = THREAD.state
+    saved, state.handlers = state.handlers, (*state.handlers, handlers)
+    try:
+        yield
+    finally:
+        state.handlers = saved
+
+
+def caught() -> None:
+    """At the head of a handler: what tracing raises for itself is not for the user to handle."""
+    if innermost() is not None and isinstance(sys.exc_info()[1], _OF_TRACING):
+        raise
