@@ -9,7 +9,7 @@ Handlers cannot run then, so what they would catch is refused in their `try` (`o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,7 +33,7 @@ _OF_TRACING = (
 
 def assert_(test: Callable[[], object], message: Callable[[], object] | None) -> None:
     """`assert test, message`."""
-    found = test()
+    found: Any = test()
     unknown = is_unknown(found)
     if not unknown and found:
         return
@@ -73,7 +73,7 @@ def _plain(error: Exception) -> Exception:
 
 
 @contextmanager
-def trying(handlers: Handlers) -> Iterator[None]:
+def trying(handlers: Handlers) -> Generator[None]:
     """The block of a `try`, with what is caught."""
     state = THREAD.state
     saved, state.handlers = state.handlers, (*state.handlers, handlers)

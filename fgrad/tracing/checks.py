@@ -6,7 +6,7 @@ that are traced as they are (`jit(f, capture=False)`) clip indices and divide as
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from fgrad.base.source import here, resolve
@@ -35,7 +35,7 @@ def checks() -> bool:
 
 
 @contextmanager
-def checking(on: bool = True) -> Iterator[None]:
+def checking(on: bool = True) -> Generator[None]:
     """Check what is traced in a block, or not."""
     state = THREAD.state
     saved, state.checks = state.checks, on
