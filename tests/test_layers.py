@@ -258,6 +258,7 @@ UPWARD = {
     "fgrad.tracing.tables.unsupported_card": "NumPy calls a tracer, which has no card for names",
     "fgrad.tracing.tables.store_out": "NumPy calls a tracer with `out=`, an assignment",
     "fgrad.tracing.capturing.captured": "transforms call functions whose loops are rewritten",
+    "fgrad.capture.ragged.fold": "a sum of a slice is a loop, whose body indexes",
     "fgrad.tracing.on_device.bind_on_device": "`bind` meets an array on a device: it is traced",
     "fgrad.tracing.device_tracing.evaluate_on_device": "an equation at the prompt is compiled",
     "fgrad.tracing.device_tracing.compute_on_device": "a program in an equation is compiled",

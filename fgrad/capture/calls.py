@@ -20,6 +20,7 @@ from fgrad import numpy as fnp
 from fgrad.base.lazy_import import lazy_module
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
+from fgrad.capture.ragged import Ragged
 from fgrad.capture.values import is_unknown, is_weak
 from fgrad.errors import ArgumentError
 from fgrad.numpy.masked import Masked
@@ -182,8 +183,8 @@ def print_(*args: Any, **kwargs: Any) -> None:
 
 
 def len_(x: Any) -> Any:
-    """`len`: traced, of what a mask selects."""
-    return x.shape[0] if isinstance(x, Masked) else builtins.len(x)
+    """`len`: traced, of what a mask selects and of a ragged slice."""
+    return x.shape[0] if isinstance(x, (Masked, Ragged)) else builtins.len(x)
 
 
 def isscalar_(x: object) -> bool:

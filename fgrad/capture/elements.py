@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.capture.aliases import is_some
+from fgrad.capture.ragged import Ragged, ragged
 from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.masked import Masked
@@ -74,7 +75,7 @@ def has_unknown(index: Any) -> bool:
         return any([has_unknown(part) for part in index])
     if isinstance(index, slice):
         return any([is_unknown(part) for part in (index.start, index.stop, index.step)])
-    return is_unknown(index) or isinstance(index, Masked)
+    return is_unknown(index) or isinstance(index, (Masked, Ragged))
 
 
 def _settled(index: Any) -> Any:
@@ -99,6 +100,9 @@ def item(x: Any, index: Any) -> Any:
         return x[index]
     if isinstance(x, (list, tuple)):
         return _listed(x, index)
+    part = ragged(x, index) if isinstance(x, (Tracer, np.ndarray)) else None
+    if part is not None:
+        return part
     if not isinstance(x, np.ndarray):
         return x[index]
     if chosen(index) is not None:

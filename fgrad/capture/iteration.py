@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.capture.elements import own_part
+from fgrad.capture.ragged import Ragged
 from fgrad.capture.values import is_unknown
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
@@ -55,6 +56,9 @@ def steps_of(x: Any) -> Steps | None:
     """What is walked by number; None for all that Python walks by itself."""
     if isinstance(x, Steps):
         return x
+    if isinstance(x, Ragged):
+        own = x.settled()
+        return Steps(own.count, own.at)
     if isinstance(x, range):
         return Steps(len(x), _in_range(x.start, x.step), lambda: iter(x))
     if isinstance(x, (Tracer, np.ndarray)) and x.shape:
