@@ -141,17 +141,17 @@ def test_a_folder_exchanged_after_it_was_looked_at(
     cache = _filled(tmp_path)
     planted = tmp_path / "planted"
     shutil.copytree(cache.directory, planted)
-    (planted / "ab" / KEY).write_bytes((planted / "ab" / KEY).read_bytes()[:-4] + b"evil")
+    (planted / "b" / KEY).write_bytes((planted / "b" / KEY).read_bytes()[:-4] + b"evil")
     looked = own_files._refuse_foreign
     exchanged = []
 
     def look_and_exchange(path: str, state: os.stat_result, is_kind: object, kind: str) -> None:
         looked(path, state, is_kind, kind)  # type: ignore[arg-type]
-        wanted = cache.directory if level == "the folder" else os.path.join(cache.directory, "ab")
+        wanted = cache.directory if level == "the folder" else os.path.join(cache.directory, "b")
         if path == wanted and not exchanged:
             exchanged.append(path)
             os.rename(path, tmp_path / "away")
-            os.rename(planted if level == "the folder" else planted / "ab", path)
+            os.rename(planted if level == "the folder" else planted / "b", path)
 
     monkeypatch.setattr(own_files, "_refuse_foreign", look_and_exchange)
     assert cache.get(KEY) == b"good"
@@ -161,14 +161,14 @@ def test_a_folder_exchanged_after_it_was_looked_at(
 def test_files_that_are_no_entries_stay(tmp_path: Path) -> None:
     """A cache in a folder with other files deletes none of them, and follows no link to delete."""
     home = tmp_path / "home"
-    (home / "ab").mkdir(parents=True, mode=0o700)
+    (home / "b").mkdir(parents=True, mode=0o700)
     home.chmod(0o700)
     (home / "thesis.tex").write_bytes(bytes(5000))
-    (home / "ab" / "notes.txt").write_bytes(bytes(5000))
+    (home / "b" / "notes.txt").write_bytes(bytes(5000))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "k_00cd").write_bytes(bytes(5000))
-    (home / "cd").symlink_to(tmp_path / "elsewhere")
-    kept = [home / "thesis.tex", home / "ab" / "notes.txt", tmp_path / "elsewhere" / "k_00cd"]
+    (home / "d").symlink_to(tmp_path / "elsewhere")
+    kept = [home / "thesis.tex", home / "b" / "notes.txt", tmp_path / "elsewhere" / "k_00cd"]
     for path in kept:
         os.utime(path, (0, 0))
     cache = DiskStore(str(home), size_limit=2000)
@@ -176,7 +176,7 @@ def test_files_that_are_no_entries_stay(tmp_path: Path) -> None:
         cache.put(f"k_{k}0ab", bytes(1000))
         cache.trim()
     assert all([path.stat().st_size == 5000 for path in kept])
-    assert len(list(home.glob("ab/k_*"))) <= 2
+    assert len(list(home.glob("b/k_*"))) <= 2
 
 
 def test_a_folder_behind_a_link_of_the_users_serves(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_folder_behind_a_link_of_the_users_serves(tmp_path: Path) -> None:
     (tmp_path / "cache").symlink_to(tmp_path / "disk")
     cache = DiskStore(str(tmp_path / "cache"))
     cache.put(KEY, b"good")
-    assert cache.get(KEY) == b"good" and (tmp_path / "disk" / "ab" / KEY).exists()
+    assert cache.get(KEY) == b"good" and (tmp_path / "disk" / "b" / KEY).exists()
 
 
 def test_files_are_the_users_alone_under_any_umask(tmp_path: Path) -> None:

@@ -578,3 +578,23 @@ def test_1_7_objects_that_make_up_attributes_are_looked_at() -> None:
         return x * library.factor()
 
     assert fgrad.jit(scaled)(np.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_what_the_trace_itself_changed_is_looked_at() -> None:
+    """The world is walked again after a trace where that has changed something."""
+    frozen, cache, x = np.ones(3), {}, np.arange(3.0)
+    frozen.flags.writeable = False
+
+    def thaws(x: Any) -> Any:
+        frozen.flags.writeable = True
+        return x * frozen
+
+    def fills(x: Any) -> Any:
+        return x * cache.setdefault("k", 2.0)
+
+    for fun, change in ((thaws, lambda: frozen.fill(5.0)), (fills, lambda: cache.update(k=5.0))):
+        ours = fgrad.jit(fun)
+        for _ in range(3):
+            np.testing.assert_array_equal(ours(x), fun(x))
+        change()
+        np.testing.assert_array_equal(ours(x), 5.0 * x)

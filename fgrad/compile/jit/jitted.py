@@ -58,7 +58,7 @@ from fgrad.trace import Tracer, Value, trace
 from fgrad.tracing.capturing import captured_or_plain, user_form
 from fgrad.tracing.device_tracing import device_of, lift, lower
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, device_among
-from fgrad.tracing.outside.draws import Draws
+from fgrad.tracing.outside.draws import Draws, generators
 from fgrad.tracing.outside.hidden import Hidden, Inputs, candidates, trace_with_inputs
 from fgrad.tracing.outside.watches import Key, Number, Watches
 from fgrad.tracing.outside.world import world_of
@@ -407,14 +407,14 @@ class Jitted(NativeCallable):
             return [_result(x, name) for x in values]
 
         known = known_by_name(self.fun, signature.statics)
-        draws = Draws(self.fun, known)
+        takes = host and not (closed_over or self.is_twin)
+        before = world_of(self.fun, known, kinds=generators())
+        world, draws = before if takes else None, Draws(self.fun, before)
 
         def tracing(hidden: Hidden) -> TracedProgram:
             fun = functools.partial(flat, hidden)
             return trace(fun, avals, identifier(name), "jit", True, names, hidden)
 
-        takes = host and not (closed_over or self.is_twin)
-        world = world_of(self.fun, known) if takes else None
         inputs = {} if world is None else candidates(world, self.moved, self.fixed)
 
         def of_world() -> tuple[TracedProgram, Inputs]:
@@ -440,7 +440,9 @@ class Jitted(NativeCallable):
         draws.check(f"jit({name})")
         watches = Watches()
         if not captured:
-            watches = world_of(self.fun, known, called_back(program)).watches
+            called = called_back(program)
+            is_same = not called and before.watches.are_as_found()
+            watches = (before if is_same else world_of(self.fun, known, called)).watches
             watches.take(closed, unread)
         use = Use(self, program)
         return Entry(program, out_tree, single, arguments, *rest, watches, use), captured

@@ -41,6 +41,7 @@ from fgrad.compile.kernel.scalar import ACCUMULATORS, SCALAR_OPS
 from fgrad.compile.kernel.text import PRINTERS, print_kernel
 from fgrad.errors import CheckError
 
+_MODES = ("set", "add", "mul", "min", "max")
 _ROLES = ("in", "out", "inout", "scratch")
 _BOOL = np.dtype(bool)
 _INT64 = np.dtype(np.int64)
@@ -70,6 +71,7 @@ class _Checker:
         self.statement: Statement | None = None
         self.buffers: dict[str, Buffer] = {}
         self.loops: list[Loop] = []
+        self.extents: dict[str, int] = {}  # of these loops
         self.dtypes: dict[int, np.dtype] = {}  # of the values in scope
         self.accs: dict[str, _Acc] = {}
         self.seen: set[int] = set()
@@ -87,15 +89,17 @@ class _Checker:
 
     def run(self) -> None:
         for buffer in self.kernel.buffers:
-            self.need(buffer.name not in self.buffers, "K1", f"buffer {buffer.name} twice")
-            self.need(buffer.role in _ROLES and buffer.size >= 0, "K1", f"bad buffer {buffer}")
+            if buffer.name in self.buffers:
+                self.fail("K1", f"buffer {buffer.name} twice")
+            if buffer.role not in _ROLES or buffer.size < 0:
+                self.fail("K1", f"bad buffer {buffer}")
             self.buffers[buffer.name] = buffer
         self.body(self.kernel.body)
         self.statement = None
         stored = {s.buffer for s in walk(self.kernel.body) if isinstance(s, Store)}
         for buffer in self.kernel.buffers:
-            live = buffer.role == "out" and buffer.size > 0
-            self.need(not live or buffer.name in stored, "K4", f"{buffer.name} is never stored")
+            if buffer.role == "out" and buffer.size > 0 and buffer.name not in stored:
+                self.fail("K4", f"{buffer.name} is never stored")
 
     def body(self, body: tuple[Statement, ...]) -> None:
         dtypes, accs = dict(self.dtypes), dict(self.accs)
@@ -105,29 +109,34 @@ class _Checker:
         self.dtypes, self.accs = dtypes, accs
 
     def define(self, id: int, dtype: np.dtype) -> None:
-        self.need(id not in self.seen, "K1", f"%{id} is defined twice")
+        if id in self.seen:
+            self.fail("K1", f"%{id} is defined twice")
         self.seen.add(id)
         self.dtypes[id] = dtype
 
     def use(self, id: int) -> np.dtype:
-        self.need(id in self.dtypes, "K1", f"%{id} is not in scope")
-        return self.dtypes[id]
+        dtype = self.dtypes.get(id)
+        return self.fail("K1", f"%{id} is not in scope") if dtype is None else dtype
 
     def buffer(self, name: str) -> Buffer:
-        self.need(name in self.buffers, "K1", f"no buffer {name}")
-        return self.buffers[name]
+        buffer = self.buffers.get(name)
+        return self.fail("K1", f"no buffer {name}") if buffer is None else buffer
 
     def index(self, index: Affine, buffer: Buffer | None, exact: bool) -> None:
         """K1 for the axes, and K2 by interval arithmetic where the index is exact."""
-        extents = {loop.axis: loop.extent for loop in self.loops}
         low = high = index.const
         for axis, stride in index.terms:
-            self.need(axis in extents, "K1", f"axis {axis} is not in scope")
-            reach = stride * (extents[axis] - 1)
-            low, high = low + min(reach, 0), high + max(reach, 0)
-        if buffer is not None and exact and all([loop.extent for loop in self.loops]):
-            inside = low >= 0 and high < buffer.size
-            self.need(inside, "K2", f"index [{low}, {high}] leaves {buffer.name}[{buffer.size}]")
+            if axis not in self.extents:
+                self.fail("K1", f"axis {axis} is not in scope")
+            reach = stride * (self.extents[axis] - 1)
+            if reach < 0:
+                low += reach
+            else:
+                high += reach
+        if buffer is None or not exact or (low >= 0 and high < buffer.size):
+            return
+        if all(self.extents.values()):
+            self.fail("K2", f"index [{low}, {high}] leaves {buffer.name}[{buffer.size}]")
 
     # --- statements
 
@@ -140,13 +149,15 @@ class _Checker:
 
     def access(self, indirect: tuple[tuple[int, int], ...], predicate: int | None) -> None:
         for id, _ in indirect:
-            self.need(self.use(id) == _INT64, "K3", f"indirect index %{id} is not int64")
-        if predicate is not None:
-            self.need(self.use(predicate) == _BOOL, "K3", f"predicate %{predicate} is not bool")
+            if self.use(id) != _INT64:
+                self.fail("K3", f"indirect index %{id} is not int64")
+        if predicate is not None and self.use(predicate) != _BOOL:
+            self.fail("K3", f"predicate %{predicate} is not bool")
 
     def load(self, s: Load) -> None:
         buffer = self.buffer(s.buffer)
-        self.access(s.gather, s.predicate)
+        if s.gather or s.predicate is not None:
+            self.access(s.gather, s.predicate)
         self.index(s.index, buffer, not s.gather and s.predicate is None)
         self.define(s.id, buffer.dtype)
 
@@ -154,56 +165,65 @@ class _Checker:
         row = SCALAR_OPS.get(s.op)
         if row is None:
             self.fail("K3", f"unknown operation {s.op}")
-        self.need(len(s.args) == row.arity, "K3", f"{s.op} takes {row.arity} operands")
+        if len(s.args) != row.arity:
+            self.fail("K3", f"{s.op} takes {row.arity} operands")
         dtypes = [self.use(a) for a in s.args]
         if s.op == "select":
-            self.need(dtypes[0] == _BOOL, "K3", "select needs a bool first")
+            if dtypes[0] != _BOOL:
+                self.fail("K3", "select needs a bool first")
             dtypes = dtypes[1:]
         operand = dtypes[0]
-        # Texts are formatted only on failure: printing a dtype is slow in NumPy.
-        if any([d != operand for d in dtypes]):
+        # Texts are formatted only on failure: NumPy prints dtypes slowly, and compares them so.
+        if any([d is not operand and d != operand for d in dtypes]):
             self.fail("K3", f"operands of {s.op} differ: {dtypes}")
         if operand.kind not in row.kinds:
             self.fail("K3", f"{s.op} does not take {operand}")
-        expected = {"bool": _BOOL, "same": operand, "named": s.dtype}[row.result]
-        if s.dtype != expected:
+        result = row.result
+        expected = operand if result == "same" else _BOOL if result == "bool" else s.dtype
+        if s.dtype is not expected and s.dtype != expected:
             self.fail("K3", f"{s.op} gives {expected}, not {s.dtype}")
-        if s.op == "bitcast":
-            self.need(s.dtype.itemsize == operand.itemsize, "K3", "bitcast changes the size")
+        if s.op == "bitcast" and s.dtype.itemsize != operand.itemsize:
+            self.fail("K3", "bitcast changes the size")
         self.define(s.id, s.dtype)
 
     def init(self, s: Init) -> None:
         kinds = ACCUMULATORS.get(s.op, "biuf" if s.op == "carry" else "")
         if s.dtype.kind not in kinds:
             self.fail("K3", f"no accumulator {s.op} of {s.dtype}")
-        if isinstance(s.start, Ref):
-            self.need(self.use(s.start.id) == s.dtype, "K3", "start has another dtype")
-        self.need(s.acc not in self.accs, "K1", f"accumulator {s.acc} is live already")
+        if isinstance(s.start, Ref) and self.use(s.start.id) != s.dtype:
+            self.fail("K3", "start has another dtype")
+        if s.acc in self.accs:
+            self.fail("K1", f"accumulator {s.acc} is live already")
         self.accs[s.acc] = _Acc(s, len(self.loops))
 
     def live(self, name: str) -> _Acc:
-        self.need(name in self.accs, "K6", f"accumulator {name} is not live")
-        return self.accs[name]
+        acc = self.accs.get(name)
+        return self.fail("K6", f"accumulator {name} is not live") if acc is None else acc
 
     def read(self, s: Read) -> None:
         self.define(s.id, self.live(s.acc).init.dtype)
 
     def update(self, s: Update) -> None:
         acc = self.live(s.acc)
-        self.need(self.use(s.value) == acc.init.dtype, "K3", f"update of {s.acc} by another dtype")
+        if self.use(s.value) != acc.init.dtype:
+            self.fail("K3", f"update of {s.acc} by another dtype")
         kinds = {loop.kind for loop in self.loops[acc.depth :]}
-        self.need("parallel" not in kinds, "K6", f"{s.acc} is updated from a parallel loop")
-        bad = acc.init.op == "carry" and "reduce" in kinds
-        self.need(not bad, "K6", f"carry {s.acc} is updated from a reduce loop")
+        if "parallel" in kinds:
+            self.fail("K6", f"{s.acc} is updated from a parallel loop")
+        if acc.init.op == "carry" and "reduce" in kinds:
+            self.fail("K6", f"carry {s.acc} is updated from a reduce loop")
 
     def store(self, s: Store) -> None:
         buffer = self.buffer(s.buffer)
-        self.need(buffer.role != "in", "K1", f"{s.buffer} is read only")
-        self.need(s.mode in ("set", "add", "mul", "min", "max"), "K3", f"no store mode {s.mode}")
-        self.need(self.use(s.value) == buffer.dtype, "K3", "stored value has another dtype")
+        if buffer.role == "in":
+            self.fail("K1", f"{s.buffer} is read only")
+        if s.mode not in _MODES:
+            self.fail("K3", f"no store mode {s.mode}")
+        if self.use(s.value) != buffer.dtype:
+            self.fail("K3", "stored value has another dtype")
         self.access(s.scatter, s.predicate)
         self.index(s.index, buffer, not s.scatter and s.predicate is None)
-        if buffer.role != "scratch" and all([loop.extent for loop in self.loops]):
+        if buffer.role != "scratch" and all(self.extents.values()):
             self.disjoint(s)
 
     def disjoint(self, s: Store) -> None:
@@ -213,36 +233,40 @@ class _Checker:
         inside = loops[first[0] :] if first else []
         strides = dict(s.index.terms)
         for loop in inside:
-            free = loop.kind == "parallel" and loop.axis not in strides
-            self.need(not free, "K5", f"all iterations of {loop.axis} store the same element")
+            if loop.kind == "parallel" and loop.axis not in strides:
+                self.fail("K5", f"all iterations of {loop.axis} store the same element")
         reach, within, unit = 0, -1, 0  # of all loops, up to the last parallel one; gcd of others
         terms = [(abs(strides[loop.axis]), loop) for loop in inside if loop.axis in strides]
         for stride, loop in sorted(terms, key=lambda term: term[0]):
             unit = 0 if loop.kind == "parallel" else math.gcd(unit, stride)
             overlaps = stride <= reach if loop.kind == "parallel" else unit <= within
-            overlaps = overlaps and not s.scatter
-            self.need(not overlaps, "K5", f"iterations of {loop.axis} overlap in {s.buffer}")
+            if overlaps and not s.scatter:
+                self.fail("K5", f"iterations of {loop.axis} overlap in {s.buffer}")
             reach += stride * (loop.extent - 1)
             within = reach if loop.kind == "parallel" else within
 
     def loop(self, s: Loop) -> None:
-        kinds = ("parallel", "reduce", "serial", "while")
-        self.need(s.kind in kinds, "K1", f"no loop kind {s.kind}")
+        if s.kind not in ("parallel", "reduce", "serial", "while"):
+            self.fail("K1", f"no loop kind {s.kind}")
         self.leaves(s)
-        used = any([loop.axis == s.axis for loop in self.loops])
-        self.need(not used, "K1", f"axis {s.axis} is in use")
+        if s.axis in self.extents:
+            self.fail("K1", f"axis {s.axis} is in use")
         vectors = [loop for loop in self.loops if loop.lanes > 1]
         tile = vectors == self.loops[-1:] and all([loop.body == (s,) for loop in vectors])
-        self.need(s.lanes < 2 or not vectors or tile, "K1", "a vector loop inside a vector loop")
+        if s.lanes > 1 and vectors and not tile:
+            self.fail("K1", "a vector loop inside a vector loop")
         self.loops.append(s)
+        self.extents[s.axis] = s.extent
         self.body(s.body)
         self.loops.pop()
+        del self.extents[s.axis]
 
     def leaves(self, s: Loop) -> None:
         """K7 for one loop."""
         found = [k for k, inner in enumerate(s.body) if isinstance(inner, Break)]
         if s.kind != "while":
-            self.need(not found, "K7", f"a break in the {s.kind} loop {s.axis}")
+            if found:
+                self.fail("K7", f"a break in the {s.kind} loop {s.axis}")
             return
         self.need(len(found) == 1, "K7", f"{len(found)} leaves in {s.axis}")
         self.need(s.extent == 1 and s.lanes < 2, "K7", f"{s.axis} has an extent or lanes")

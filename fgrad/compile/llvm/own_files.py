@@ -1,7 +1,7 @@
 """L5. Files and folders writable by the user only, checked on the open descriptor.
 
     with opened("/home/me/.cache/fgrad") as folder:    # refused if others could have written there
-        with folder.inner("3f") as inner:
+        with folder.inner("f") as inner:
             data = inner.read("k_...3f")
 
 A check of a path says nothing about what the path leads to a moment later.  So each folder is

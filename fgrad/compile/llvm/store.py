@@ -1,4 +1,5 @@
-"""L5. The disk cache of compiled code: a directory of small files named by content keys.
+"""L5. The disk cache of compiled code: a directory of small files named by content keys, in 16
+folders: to make a folder takes five times as long as to write a file.
 
 A file is the CRC-32 and the length of the rest, then its key and its payload.  A file that does not
 match is ignored, and so is any failure of the file system: a cache may forget but must not break a
@@ -55,7 +56,7 @@ class DiskStore:
 
     def path(self, key: str) -> str:
         """The file of `key`."""
-        return os.path.join(self.directory, key[-2:], key)
+        return os.path.join(self.directory, key[-1], key)
 
     def get(self, key: str) -> bytes | None:
         """The payload of `key`, or None if it is absent, damaged or not the user's own."""
@@ -121,7 +122,7 @@ class DiskStore:
         warn_user(card(headline, rows, CacheWarning.__name__.lower()), CacheWarning)
 
     def _read(self, key: str) -> bytes | None:
-        with opened(self.directory) as folder, folder.inner(key[-2:]) as inner:
+        with opened(self.directory) as folder, folder.inner(key[-1]) as inner:
             data, state = inner.read(key)
             payload = _payload(key, data)
             if payload is not None and state.st_mtime < time.time() - _USED_NOW:
@@ -131,7 +132,7 @@ class DiskStore:
 
     def _write(self, key: str, payload: bytes) -> None:
         with opened(self.directory, create=True) as folder:
-            with folder.inner(key[-2:], create=True) as inner:
+            with folder.inner(key[-1], create=True) as inner:
                 inner.write(key, _entry(key, payload))
             self._written += len(payload)
             if self._written > self.size_limit // 8 or _look_is_old(folder):
@@ -158,7 +159,7 @@ def _entries(folder: Folder, inner: str) -> list[tuple[float, int, str, str]]:
     A file that was not made here, as where the cache is in a folder with other files, is no entry.
     """
     found: list[tuple[float, int, str, str]] = []
-    if len(inner) != 2:
+    if len(inner) > 2:
         return found
     with contextlib.suppress(OSError, ForeignFileError), folder.inner(inner) as place:
         for name in place.names():

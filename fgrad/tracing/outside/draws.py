@@ -11,31 +11,53 @@ import ctypes
 import functools
 import struct
 import sys
-from collections.abc import Mapping
-from types import ModuleType
+from types import FunctionType
 from typing import Any
 
 from fgrad.base.kinds import is_array, is_dict
 from fgrad.errors import RandomStateError
-from fgrad.tracing.outside.world import objects_read
+from fgrad.tracing.outside.reads import LOCAL, reads_of
+from fgrad.tracing.outside.world import World, world_of
 
 WORD = 8
 _HEADER = object.__basicsize__
 _MT_BYTES = 2500  # 624 words, and the position among them
 
 
-class Draws:
-    """The generators that a function may draw from, and their states before it is traced."""
+def generators() -> tuple[type, ...]:
+    """The classes of generators, of the modules that are loaded."""
+    numpy_random, python_random = (sys.modules.get(n) for n in ("numpy.random", "random"))
+    if numpy_random is None:
+        return ()
+    of_python = () if python_random is None else (python_random.Random,)
+    return (numpy_random.Generator, numpy_random.RandomState, *of_python)
 
-    def __init__(self, fun: object, bound: Mapping[str, object] | None = None) -> None:
+
+def _generators_of(fun: object) -> list[tuple[str, object]]:
+    """The generators that a function reads from outside, with their paths."""
+    if type(fun) is FunctionType and not (fun.__closure__ or fun.__defaults__):
+        reads = reads_of(fun.__code__)
+        if not reads.inner and all([path.source == LOCAL for path in reads.paths]):
+            return []
+    return world_of(fun, {}, kinds=generators()).found
+
+
+class Draws:
+    """The generators that a function may draw from, and their states before it is traced.
+
+    Arguments:
+        fun: the function.
+        world: what it reads from outside, among it objects of `generators`, if that is known.
+    """
+
+    def __init__(self, fun: object, world: World | None = None) -> None:
         numpy_random, python_random = (sys.modules.get(n) for n in ("numpy.random", "random"))
         found: list[tuple[str, object]] = []
         if python_random is not None:
             found.append(("random", python_random._inst))  # type: ignore[attr-defined]
         if numpy_random is not None:
             found.append(("np.random", numpy_random.mtrand._rand))
-            kinds = (numpy_random.Generator, numpy_random.RandomState, *_kinds(python_random))
-            found += objects_read(fun, bound or {}, kinds)
+            found += _generators_of(fun) if world is None else world.found
         self.states = [(name, x, _state(x)) for name, x in found]
 
     def check(self, fun: str) -> None:
@@ -54,10 +76,6 @@ class Draws:
                         ("write", "or draw before the call, and pass the numbers"),
                     ),
                 )
-
-
-def _kinds(python_random: ModuleType | None) -> tuple[type, ...]:
-    return () if python_random is None else (python_random.Random,)
 
 
 def _state(x: Any) -> object:

@@ -144,6 +144,7 @@ class Watches:
         self._sequences: dict[int, Items] = {}
         self._keys: dict[int, Items] = {}
         self._arrays: dict[int, tuple[np.ndarray, str]] = {}
+        self._frozen: dict[int, np.ndarray] = {}  # those that nobody may write into
         self._contents: dict[int, Content] = {}
         self._inputs: dict[int, Input] = {}
         self._numbers: dict[Key, Number] = {}
@@ -184,7 +185,9 @@ class Watches:
 
     def array(self, x: np.ndarray, path: str) -> None:
         """An array is read."""
-        if is_written(x) and not x.dtype.hasobject and x.size:
+        if not is_written(x):
+            self._frozen.setdefault(id(x), x)
+        elif not x.dtype.hasobject and x.size:
             self._arrays.setdefault(id(x), (x, path))
 
     def take(self, given: Iterable[object], unread: Collection[Key]) -> None:
@@ -292,6 +295,11 @@ class Watches:
             if not number.fits():
                 return number.path
         return None
+
+    def are_as_found(self) -> bool:
+        """Whether a second look at the world would find the same, before anything is taken."""
+        written = [is_written(x) for x in self._frozen.values()]
+        return not any(written) and self.changed() is None
 
 
 def is_written(x: object) -> bool:

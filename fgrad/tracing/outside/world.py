@@ -81,27 +81,25 @@ class World(NamedTuple):
     exposed: Set[Key]  # identities of objects, and places of numbers
     links: Mapping[Key, Set[int]]  # from these to the identities of those that lead to them
     looks: bool  # whether code asks for the class or identity of values, or keeps them outside
+    found: list[tuple[str, object]]  # objects of some classes, with their paths
 
 
-def world_of(fun: object, bound: Bound, called_back: Set[types.CodeType] = frozenset()) -> World:
+def world_of(
+    fun: object,
+    bound: Bound,
+    called_back: Set[types.CodeType] = frozenset(),
+    kinds: tuple[type, ...] = (),
+) -> World:
     """What has to be as it is for a trace of `fun` to be right.
 
     Arguments:
         fun: what was traced.
         bound: its static arguments by the names of the parameters.
         called_back: code of functions that are called at each run, which may read anything.
+        kinds: the classes of objects that are looked for.
     """
-    walk = _walk(fun, bound, called_back, ())
-    return World(walk.watches, walk.exposed, walk.links, walk.looks)
-
-
-def objects_read(fun: object, bound: Bound, kinds: tuple[type, ...]) -> list[tuple[str, object]]:
-    """The objects of some classes that `fun` reads from outside, with their paths."""
-    if type(fun) is types.FunctionType and not (fun.__closure__ or fun.__defaults__):
-        reads = reads_of(fun.__code__)
-        if not reads.inner and all([path.source == LOCAL for path in reads.paths]):
-            return []
-    return _walk(fun, bound, frozenset(), kinds).found
+    walk = _walk(fun, bound, called_back, kinds)
+    return World(walk.watches, walk.exposed, walk.links, walk.looks, walk.found)
 
 
 def _walk(
