@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fgrad.compile.loops.kernel import prepared
-from fgrad.compile.loops.results import products_after, without_unread
+from fgrad.compile.loops.prepare import prepared, without_unread
+from fgrad.compile.loops.results import products_after
 from fgrad.compile.loops.writer import KINDS
 from fgrad.compile.lower.rules import MOVES, REDUCTIONS
 from fgrad.compile.passes.dce import dce

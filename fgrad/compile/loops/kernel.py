@@ -34,14 +34,9 @@ from fgrad.compile.loops.control import (
     write_while,
 )
 from fgrad.compile.loops.find_batch_axes import Lanes, find_lanes
+from fgrad.compile.loops.prepare import prepared
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value
 from fgrad.compile.loops.writer import LoopBuilder, LoopWriter
-from fgrad.compile.passes.cse import cse
-from fgrad.compile.passes.dce import dce
-from fgrad.compile.passes.fold import fold
-from fgrad.compile.passes.inline import inline_calls
-from fgrad.compile.passes.legalize_complex import legalize_complex
-from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.tasks.routines import MatrixRoutine
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
@@ -51,19 +46,6 @@ from fgrad.ir.walk import calls_back
 from fgrad.ops import primitives as prims
 
 FEWEST_LANES = 8  # loops beside each other that are worth a vector
-
-
-def prepared(program: Program) -> Program:
-    """The body of a loop as it is written into a kernel."""
-
-    def prepare() -> Program:
-        found = program
-        for rewrite in (inline_calls, dce, cse, legalize_complex, fold, simplify, cse, dce):
-            found = rewrite(found)
-        return found
-
-    found = program.derived("prepared", prepare)
-    return found.derived("prepared", lambda: found) if found is not program else found
 
 
 def loop_steps(

@@ -7,7 +7,7 @@ x.at[i].set(u)    a store where x is memory that the loop updates; else selectio
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import product
 from typing import Any
 
@@ -71,19 +71,47 @@ def gather(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Elements at computed places, clamped, or 0 outside."""
     x, *atoms = eqn.inputs
     axes, fill = eqn.params["axes"], eqn.params["mode"] == "fill"
-    source = _addressable(w, x)
+    source = _uniform(w, x)
+    if source is None:
+        source = _addressable(w, x)
     lengths = [source.shape[a] for a in axes]
     found, inside = _indices(w, atoms, lengths, fill, _own_rows(w, x, axes))
     rest = [k for k in range(len(source.shape)) if k not in axes]
     shape = (*found[0].shape, *[source.shape[k] for k in rest])
     if math.prod(shape) > MOST_CELLS:
         return _large_gather(w, source, axes, found, inside, rest)
+    if source.size and not isinstance(source, Stored) and not any(source.strides):
+        return [_repeated(w, int(source.flat[0]), shape, inside, len(rest))]
     parts = []
     for at in np.ndindex(found[0].shape):
         predicate = None if inside is None or inside[at] < 0 else int(inside[at])
         ids = [int(i[at]) for i in found]
         parts.append(_read_at(w, source, axes, ids, rest, predicate))
     return [np.array(parts, np.int64).reshape(shape)]
+
+
+def _uniform(w: LoopWriter, atom: Atom) -> np.ndarray | None:
+    """An array whose elements are all one scalar, of any size."""
+    x = w.value(atom)
+    return x if isinstance(x, np.ndarray) and x.size and not any(x.strides) else None
+
+
+def _repeated(
+    w: LoopWriter, id: int, shape: Sequence[int], inside: np.ndarray | None, n_rest: int
+) -> np.ndarray:
+    """Elements of an array of equal ones; zeros outside of it."""
+    if inside is None:
+        return np.broadcast_to(np.int64(id), tuple(shape))
+    dtype = w.b.dtype_of(id)
+    zero = w.number(0, dtype)
+    one = scalar_select(w, dtype)
+    ids = mapped(lambda p: id if p < 0 else one(p, id, zero), inside)
+    return np.broadcast_to(ids.reshape((*ids.shape, *[1] * n_rest)), tuple(shape))
+
+
+def scalar_select(w: LoopWriter, dtype: np.dtype) -> Callable[[int, int, int], int]:
+    """The function of ids that writes a selection."""
+    return lambda p, x, y: x if x == y else w.b.op("select", dtype, p, x, y)
 
 
 def _large_gather(

@@ -1,89 +1,19 @@
-"""L5. Remove unread results of loops, and move sums of products out of them.
+"""L5. Move sums of products out of loops.
 
 carry g + a.T @ b, never read by the body     becomes     a, b stacked, and one product
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-
-from fgrad.compile.loops.kernel import prepared
+from fgrad.compile.loops.prepare import prepared
 from fgrad.compile.loops.writer import MOST_CELLS
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
-from fgrad.ir.traits import Holds
-from fgrad.ir.walk import definitions, has_effect, use_counts
+from fgrad.ir.walk import definitions, use_counts
 from fgrad.ops import primitives as prims
 
 MOST_BYTES = 1 << 28  # of what is stacked for one product
-
-
-def without_unread(program: Program) -> Program:
-    """The program with unread carries and results of loops removed."""
-    live = {a for a in program.outputs if isinstance(a, Var)}
-    kept: list[Eqn] = []
-    for eqn in reversed(program.eqns):
-        acts = has_effect(eqn)
-        if live.isdisjoint(eqn.outputs) and not acts:
-            continue
-        if eqn.prim.holds is Holds.LOOP and not acts:
-            eqn = _pruned(eqn, live)
-        live.update([a for a in eqn.inputs if isinstance(a, Var)])
-        kept.append(eqn)
-    return program.replace(eqns=tuple(reversed(kept)))
-
-
-def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
-    """A loop with the carries and results that are needed."""
-    scan, p = eqn.prim is prims.scan, eqn.params
-    body = prepared(p["body"])
-    cond = None if scan else prepared(p["cond"])
-    first = p["n_consts"] if scan else p["n_body"]
-    count = p["n_carry"] if scan else len(body.outputs)
-    carried = body.inputs[first : first + count]
-    tested = _read(cond.eqns, cond.outputs) if cond is not None else set()
-    needed = {k for k, v in enumerate(eqn.outputs) if v in live}
-    if cond is not None:
-        needed |= {k for k, v in enumerate(cond.inputs[p["n_cond"] :]) if v in tested}
-    while True:
-        used = _read(body.eqns, [body.outputs[k] for k in sorted(needed)])
-        more = {k for k, v in enumerate(carried) if v in used} - needed
-        if not more:
-            break
-        needed |= more
-    if len(needed) == len(eqn.outputs):
-        return eqn
-    carries = [k for k in range(count) if k in needed]
-    consts = [k for k in range(first) if body.inputs[k] in used]
-    items = [k for k in range(first + count, len(body.inputs)) if body.inputs[k] in used]
-    kept = [*consts, *[first + k for k in carries], *items]
-    small = body.replace(
-        inputs=tuple([body.inputs[k] for k in kept]),
-        outputs=tuple([body.outputs[k] for k in sorted(needed)]),
-    )
-    changes = {"body": prepared(dce(small))}
-    operands = [eqn.inputs[k + (0 if scan else p["n_cond"])] for k in kept]
-    if cond is not None:
-        inputs = (*cond.inputs[: p["n_cond"]], *[cond.inputs[p["n_cond"] + k] for k in carries])
-        changes |= {"cond": prepared(cond.replace(inputs=inputs)), "n_body": len(consts)}
-        operands = [*eqn.inputs[: p["n_cond"]], *operands]
-    else:
-        changes |= {"n_consts": len(consts), "n_carry": len(carries)}
-    outputs = tuple([eqn.outputs[k] for k in sorted(needed)])
-    return eqn._replace(inputs=tuple(operands), params=Params({**p, **changes}), outputs=outputs)
-
-
-def _read(eqns: Sequence[Eqn], outputs: Sequence[Atom]) -> set[Atom]:
-    """Everything that some outputs depend on."""
-    live: set[Atom] = set(outputs)
-    for eqn in reversed(eqns):
-        if not live.isdisjoint(eqn.outputs):
-            live.update(eqn.inputs)
-    return live
-
-
-# --- sums of products
 
 
 def products_after(eqn: Eqn) -> list[Eqn]:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Cost
 from fgrad.ir.walk import definitions
+from fgrad.ops.checked import in_range_p
+from fgrad.ops.elementwise import convert_p
+from fgrad.ops.index import scatter_p
 from fgrad.trace import Value, run
 from fgrad.transforms.control.common import split_list
 from fgrad.transforms.core.derived_programs import (
@@ -22,6 +25,7 @@ from fgrad.transforms.core.derived_programs import (
     split_supports,
 )
 
+LARGE = 4  # times as many elements as an update writes: the array is made again
 VECTOR = 64  # elements from which on a division is cheaper than memory
 MOST_EQUATIONS = 256  # that one residual may take to be computed again
 
@@ -101,6 +105,10 @@ class _Choice:
         if eqn is None:
             return False
         prim = eqn.prim
+        if prim is in_range_p:  # its check was made by the forward step
+            return True
+        if prim is scatter_p:
+            return _is_large(eqn)
         if prim.elementwise:
             limit = Cost.DIVISION if var.aval.size >= VECTOR else Cost.CHEAP
             return prim.host is None and prim.cost is not None and prim.cost <= limit
@@ -128,13 +136,27 @@ class _Choice:
         return list(found) if len(seen) <= MOST_EQUATIONS else None
 
 
+def _is_large(eqn: Eqn) -> bool:
+    """Whether an update makes an array that has far more elements than what is written."""
+    x, *written = eqn.inputs
+    return x.aval.size >= LARGE * sum([a.aval.size for a in written])
+
+
 def _between(eqns: Sequence[Eqn], kept: Sequence[Var], wanted: Sequence[Atom]) -> tuple[Eqn, ...]:
-    """The equations that make `wanted` of `kept`."""
+    """The equations that make `wanted` of `kept`, without checks."""
     known, live = set(kept), {a for a in wanted if isinstance(a, Var)}
     found: list[Eqn] = []
     for eqn in reversed(eqns):
         made = [v for v in eqn.outputs if v in live and v not in known]
         if made:
-            found.append(eqn)
+            found.append(_unchecked(eqn))
             live.update([a for a in eqn.inputs if isinstance(a, Var)])
     return tuple(reversed(found))
+
+
+def _unchecked(eqn: Eqn) -> Eqn:
+    """The equation; without its check if it is one."""
+    if eqn.prim is not in_range_p:
+        return eqn
+    params = Params({"dtype": eqn.outputs[0].aval.dtype})
+    return eqn._replace(prim=convert_p, params=params)

@@ -1,0 +1,111 @@
+"""Nests of plain loops whose gradients meet sums that begin elsewhere: in branches, inner loops and
+updates of one array."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def triangle(A: Any) -> Any:
+    s = 0.0
+    for i in range(A.shape[0]):
+        for j in range(i):
+            s = s + A[i, j] * A[j, i]
+    return s
+
+
+def recurrence(A: Any) -> Any:
+    n = A.shape[0]
+    B = np.zeros_like(A)
+    for i in range(1, n):
+        for j in range(1, n):
+            B[i, j] = 0.5 * B[i - 1, j] + 0.4 * B[i, j - 1] + A[i, j] * A[i, j]
+    return np.sum(B * A)
+
+
+def rows(A: Any) -> Any:
+    B = A.copy()
+    for i in range(1, A.shape[0]):
+        B[i] = A[i] - 0.5 * B[i - 1] * A[i]
+    return np.sum(B**2)
+
+
+def columns(A: Any) -> Any:
+    B = A.copy()
+    for i in range(1, A.shape[1]):
+        B[:, i] = A[:, i] - 0.5 * B[:, i - 1] * A[:, i]
+    return np.sum(B**2)
+
+
+def product(A: Any) -> Any:
+    n = A.shape[0]
+    C = np.zeros_like(A)
+    for i in range(n):
+        for j in range(n):
+            s = 0.0
+            for k in range(n):
+                s = s + A[i, k] * A[k, j]
+            C[i, j] = s
+    return np.sum(C * A)
+
+
+def branches(A: Any) -> Any:
+    s = 0.0
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            if A[i, j] > 0.5:
+                for k in range(3):
+                    s = s + A[i, j] * A[k % A.shape[0], j] * k
+            elif A[i, j] > 0.25:
+                s = s + A[j, i]
+    return s
+
+
+def two_loops(A: Any) -> Any:
+    n, s, t = A.shape[0], 0.0, 1.0
+    for i in range(n):
+        for j in range(n):
+            s = s + A[i, j] * t
+        for j in range(n):
+            t = 0.9 * t + A[j, i]
+    return s * t
+
+
+def one_array_twice(A: Any) -> Any:
+    B = 2.0 * A
+    for i in range(1, A.shape[0]):
+        for j in range(A.shape[1]):
+            B[i, j] = B[i - 1, j] * B[i, j] + B[i - 1, -1 - j]
+    return np.sum(B)
+
+
+def not_read_at_infinity(A: Any) -> Any:
+    """The logarithm of an element that no step reads is no part of the sum."""
+    B, s = np.log(A), 0.0
+    for i in range(A.shape[0]):
+        for j in range(1, A.shape[1]):
+            s = s + B[i, j]
+    return s
+
+
+def rosenbrock(A: Any) -> Any:
+    x, s = A.ravel(), 0.0
+    for i in range(x.size - 1):
+        s = s + 100.0 * (x[i + 1] - x[i] ** 2) ** 2 + (1.0 - x[i]) ** 2
+    return s
+
+
+def sines(A: Any) -> Any:
+    y = A.ravel().copy()
+    for i in range(1, y.size):
+        y[i] = math.sin(y[i - 1]) + y[i]
+    return np.sum(y**2)
+
+
+NESTS = [
+    triangle, recurrence, rows, columns, product, branches, two_loops, one_array_twice, rosenbrock,
+    sines,
+]  # fmt: skip
