@@ -21,19 +21,19 @@ from fgrad.capture.values import (
     UNDEFINED,
     Parts,
     aval_of_value,
-    converted,
     is_array,
     is_number,
     is_unknown,
     parts_of,
     result_of,
     scalar_truth,
-    zeros,
 )
 from fgrad.config import config
 from fgrad.errors import CaptureError, FgradError
 from fgrad.ir.aval import INT64, Aval
-from fgrad.ir.program import Program, Var
+from fgrad.ir.basic import BASIC
+from fgrad.ir.primitive import Primitive
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.numpy.promote import convert
 from fgrad.ops import control
 from fgrad.trace import Tracer, Value, innermost, trace
@@ -45,8 +45,7 @@ from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
 
 MOST_ATTEMPTS = 60
-RAISES = None  # in place of the values after a branch that has no end
-NEVER = object()  # in place of one of them
+NEVER = object()  # in place of a value after a branch that has no end
 Block = Callable[[], object]
 
 
@@ -119,74 +118,68 @@ class _Branches:
         raise not_recorded("what the branches write is not found")
 
     def _attempt(self, then: Block, other: Block) -> None:
-        after = [self._values_after(then), self._values_after(other)]
-        if after == [RAISES, RAISES]:
+        yes = self._side(then)
+        sides = [self._side(other), yes]  # by the number that the test gives
+        if not any([side.ends for side in sides]):
             raise not_recorded("both branches raise")
-        after = [[NEVER] * self.count if found is RAISES else found for found in after]
-        outcomes = [
-            _outcome(name, before, *values)
-            for name, before, *values in zip(
-                self.cells.names[: self.count], self.start, *after, strict=False
-            )
-        ]
+        each = zip(self.cells.names, self.start, yes.values, sides[0].values, strict=False)
+        outcomes = [_outcome(*found) for found in each]
+        leaves = [side.leaves(outcomes) for side in sides]
         avals = [aval for out in outcomes for aval in out.avals]
-        olds: list[dict[int, _Old]] = [{}, {}]  # for each branch, by the number of the result
-        programs = [self._traced(block, outcomes, olds[k]) for k, block in enumerate((other, then))]
+        programs = [side.program(own, avals) for side, own in zip(sides, leaves, strict=True)]
         results = list(_chosen(self.test, programs, self.roots))
         note("branch")
         for root, new in zip(self.roots, results[len(avals) :], strict=True):
             if new is not root:
                 write_all(root, new)
         names = [n for n, o in zip(self.cells.names, outcomes, strict=False) for _ in o.avals]
-        leaves = iter([
-            self._aliased(result_of(x, aval), k, olds, name)
-            for k, (x, aval, name) in enumerate(zip(results, avals, names, strict=False))
-        ])  # fmt: skip
+        olds = zip(
+            *[side.olds_of(own) for side, own in zip(sides, leaves, strict=True)], strict=True
+        )
+        made = [result_of(x, aval) for x, aval in zip(results, avals, strict=False)]
+        linked = iter([self._aliased(*found) for found in zip(made, olds, names, strict=True)])
         values = []
         for before, out in zip(self.start, outcomes, strict=False):
-            taken = [next(leaves) for _ in out.avals]
+            taken = [next(linked) for _ in out.avals]
             values.append(before if out.same else out.together(taken))
         self.cells.set([*values, *self.start[self.count :]])
 
-    def _aliased(self, out: Value, k: int, olds: Sequence[dict[int, _Old]], name: str) -> Value:
-        """Result `k`, which is an array from outside where a branch returns that: later writes into
+    def _aliased(self, out: Value, olds: tuple[_Old | None, ...], name: str) -> Value:
+        """A result, which is an array from outside where a branch returns that: later writes into
         one reach the other."""
-        found = [old[k] for old in olds if k in old]
+        found = [old for old in olds if old is not None]
         if not isinstance(out, Tracer) or not found:
             return out
         old, whole = found[0].array, all([one.whole for one in found])
         if len(found) == 2 and whole and old is found[1].array:
             return old
         if len(found) == 1 and whole and old.builder.live and old.dtype == out.dtype:
-            is_either(out, self.test, old, k in olds[1])
+            is_either(out, self.test, old, olds[1] is not None)
         else:
             is_some(out, [r for x in found for r in x.roots or roots_of(x.array)], name)
         return out
 
-    def _values_after(self, block: Block) -> list[object] | None:
-        """The values of the variables after a branch, by a trace that is not kept; RAISES if it
-        has no end."""
-        found: list[Any] | None = RAISES
+    def _side(self, block: Block) -> _Side:
+        """A branch, whose program returns every traced value that a variable has after it."""
+        values: list[object] = []
+        places: dict[int, int] = {}
+        olds: dict[int, _Old] = {}
+        ended: list[bool] = []
 
-        def ending(_inner: Body, ends: bool) -> list[Value]:
-            nonlocal found
-            found = self.cells.get()[: self.count] if ends else RAISES
-            return []
-
-        self._run(block, ending)
-        return found
-
-    def _traced(
-        self, block: Block, outcomes: Sequence[_Outcome], olds: dict[int, _Old]
-    ) -> TracedProgram:
         def ending(inner: Body, ends: bool) -> list[Value]:
+            values.extend(self.cells.get()[: self.count] if ends else [NEVER] * self.count)
+            ended.append(ends)
             outs: list[Value] = []
-            values = self.cells.get() if ends else [UNDEFINED] * len(outcomes)
-            for out, value in zip(outcomes, values, strict=False):
-                outs += _leaves(out, value, inner, len(outs), olds)
+            for leaf in [leaf for value in values for leaf in parts_of(value).leaves]:
+                if isinstance(leaf, Tracer) and id(leaf) not in places:
+                    places[id(leaf)] = len(outs)
+                    outs.append(leaf.handle())
+                    if is_array(leaf) and (old := _outside(leaf, inner)):
+                        olds[id(leaf)] = old
             return [*outs, *[root.handle() for root in self.roots]]
 
-        return self._run(block, ending)
+        traced = self._run(block, ending)
+        return _Side(traced, ended[0], values, places, olds)
 
     def _run(self, block: Block, ending: Callable[[Body, bool], list[Value]]) -> TracedProgram:
         """Trace a branch, with what it may write as inputs; `ending` makes its results, and is told
@@ -210,6 +203,84 @@ class _Branches:
             return trace(flat, [root.aval.strong() for root in self.roots], name, "if", True)
         finally:
             self.cells.set(self.start)
+
+
+class _Side(NamedTuple):
+    """One of the branches."""
+
+    traced: TracedProgram
+    ends: bool  # not with an exception
+    values: list[Any]  # of the variables after it
+    places: dict[int, int]  # a traced value, by its identity -> which result it is
+    olds: dict[int, _Old]  # arrays from outside, by their identity
+
+    def leaves(self, outcomes: Sequence[_Outcome]) -> list[Any]:
+        """The values that become results of the choice."""
+        found: list[Any] = []
+        for out, value in zip(outcomes, self.values, strict=True):
+            if value is UNDEFINED or value is NEVER:
+                found += [UNDEFINED for _ in out.avals]
+            elif out.avals:
+                found += [leaf for leaf in parts_of(value).leaves if is_number(leaf)]
+        return found
+
+    def olds_of(self, leaves: Sequence[Any]) -> list[_Old | None]:
+        """The arrays from outside that these values are."""
+        return [self.olds.get(id(leaf)) for leaf in leaves]
+
+    def program(self, leaves: Sequence[Any], avals: Sequence[Aval]) -> TracedProgram:
+        """The program with these results, in these types, and the arrays that are carried."""
+        made = _Results(self)
+        outs = [made.typed(leaf, aval) for leaf, aval in zip(leaves, avals, strict=True)]
+        return made.program((*outs, *self.traced.program.outputs[len(self.places) :]))
+
+
+class _Results:
+    """Gives the program of a branch other results."""
+
+    def __init__(self, side: _Side) -> None:
+        self.side = side
+        self.eqns = list(side.traced.program.eqns)
+        self.consts = list(side.traced.program.consts)
+
+    def typed(self, leaf: Any, aval: Aval) -> Atom:
+        """A value as one of some type; zeros for one that the branch does not have."""
+        atom = self._atom(leaf, aval)
+        if atom.aval.dtype == aval.dtype:
+            return atom
+        if isinstance(atom, Lit):
+            return Lit(atom.value.astype(aval.dtype))
+        return self._add(BASIC.convert, atom, {"dtype": aval.dtype}, aval)
+
+    def _atom(self, leaf: Any, aval: Aval) -> Atom:
+        if isinstance(leaf, Tracer):
+            return self.side.traced.program.outputs[self.side.places[id(leaf)]]
+        if leaf is not UNDEFINED and not np.shape(leaf):
+            return Lit(np.asarray(leaf, aval_of_value(leaf).dtype)[()])
+        if leaf is UNDEFINED:
+            zero = Lit(aval.dtype.type(0))
+            params = {"shape": aval.shape, "dims": ()}
+            return self._add(BASIC.broadcast, zero, params, aval) if aval.shape else zero
+        var = Var(aval_of_value(leaf))
+        self.consts.append((var, leaf.copy()))
+        return var
+
+    def _add(self, prim: Primitive, x: Atom, params: dict[str, Any], aval: Aval) -> Var:
+        out = Var(aval.strong())
+        self.eqns.append(Eqn(prim, (x,), Params(params), (out,)))
+        return out
+
+    def program(self, outs: tuple[Atom, ...]) -> TracedProgram:
+        """The program, without what it captures for results that are not wanted."""
+        traced = self.side.traced
+        read = {id(x) for eqn in self.eqns for x in eqn.inputs} | {id(x) for x in outs}
+        first = traced.program.inputs[: len(traced.captured)]
+        kept = [k for k, x in enumerate(first) if id(x) in read]
+        inputs = (*[first[k] for k in kept], *traced.program.inputs[len(first) :])
+        program = traced.program.replace(
+            inputs=inputs, eqns=tuple(self.eqns), consts=tuple(self.consts), outputs=outs
+        )
+        return TracedProgram(program, [traced.captured[k] for k in kept], {})
 
 
 class _Old(NamedTuple):
@@ -319,25 +390,6 @@ def _common(a: Aval, b: Aval, name: str) -> Aval:
     return Aval(a.shape, dtype, False)
 
 
-def _leaves(
-    out: _Outcome, value: object, inner: Body, place: int, olds: dict[int, _Old]
-) -> list[Value]:
-    """The results of a branch for one variable, from number `place` on; `olds` gets those that are
-    arrays from outside."""
-    if not out.avals or out.parts is None:
-        return []
-    if value is UNDEFINED:
-        return [_plain(zeros(aval)) for aval in out.avals]
-    found: list[Value] = []
-    numbers = [leaf for leaf in parts_of(value).leaves if is_number(leaf)]
-    for leaf, aval in zip(numbers, out.avals, strict=True):
-        if is_array(leaf) and isinstance(leaf, Tracer) and (old := _outside(leaf, inner)):
-            olds[place + len(found)] = old
-        new = leaf if aval_of_value(leaf) == aval else converted(leaf, aval)
-        found.append(new.handle() if isinstance(new, Tracer) else _plain(new))
-    return found
-
-
 def _outside(x: Tracer, inner: Body) -> _Old | None:
     """The arrays from outside of a branch that an array is, or is a part of; None for a new one."""
     own = array_of(x)
@@ -345,10 +397,6 @@ def _outside(x: Tracer, inner: Body) -> _Old | None:
         return _Old(own, True, [])
     roots = [r for r in roots_of(x) if r.builder is not inner.builder or inner.carries(r)]
     return _Old(x, False, roots) if roots else None
-
-
-def _plain(x: Value | complex) -> Value:
-    return x if isinstance(x, (np.ndarray, Tracer)) else np.asarray(x)[()]
 
 
 def _is_reachable(root: Tracer) -> bool:
