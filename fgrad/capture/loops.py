@@ -207,12 +207,14 @@ class _Rolled:
                 plan.learnt = []
                 if not _is_own(written.root) or any([written.root is r for r in plan.live_roots()]):
                     raise
-                plan.add_root(written.root)
+                if plan.add_root(written.root):
+                    continue
+                plan = self._peeled_for(Peel("an array that is written has a name that is bound anew"), plan)
+                if self.ended:
+                    return True
             except (Peel, NameError) as reason:
                 plan.restore()
-                if not self.peels or self.first >= MOST_PEELED or not _may_peel(reason, plan):
-                    raise not_recorded(str(reason)) from None
-                plan = self._peeled(plan)
+                plan = self._peeled_for(reason, plan)
                 if self.ended:
                     return True
             else:
@@ -220,6 +222,12 @@ class _Rolled:
                     self.cells.set(self.start)
                 return done
         raise not_recorded("the types of what is carried change from step to step")
+
+    def _peeled_for(self, reason: Exception, plan: Plan) -> Plan:
+        """What is carried after the first step, which was taken alone; or a card."""
+        if not self.peels or self.first >= MOST_PEELED or not _may_peel(reason, plan):
+            raise not_recorded(str(reason)) from None
+        return self._peeled(plan)
 
     def _peeled(self, plan: Plan) -> Plan:
         """Take the first step alone."""

@@ -177,10 +177,12 @@ class Plan:
             if isinstance(x, Tracer) and is_array(x):
                 self.add_root(root_of(x))
 
-    def add_root(self, root: Tracer) -> None:
-        """Carry an array."""
-        if not any([root is other for other in self.roots]):
-            self.roots.append(root)
+    def add_root(self, root: Tracer) -> bool:
+        """Carry an array; whether that is new."""
+        if any([root is other for other in self.roots]):
+            return False
+        self.roots.append(root)
+        return True
 
     def starts(self) -> list[object]:
         """The values of the variables before the first step."""
