@@ -181,6 +181,12 @@ class CaptureError(FgradError, TypeError):
     final = False
 
 
+class TooManyStepsError(CaptureError):
+    """A loop that is written out step by step makes a program that is too large."""
+
+    final = True
+
+
 class TracedTextError(CaptureError):
     """The text of a traced value was asked for in a loop or a branch."""
 

@@ -38,6 +38,7 @@ from fgrad.numpy.promote import convert
 from fgrad.ops import control
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.assign import root_of
+from fgrad.tracing.budget import spend
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import Body, Written, body_of
 from fgrad.tracing.record import TracedProgram
@@ -200,7 +201,9 @@ class _Branches:
 
         name = getattr(getattr(block, "__code__", None), "co_name", "if")
         try:
-            return trace(flat, [root.aval.strong() for root in self.roots], name, "if", True)
+            traced = trace(flat, [root.aval.strong() for root in self.roots], name, "if", True)
+            spend(len(traced.program.eqns))
+            return traced
         finally:
             self.cells.set(self.start)
 

@@ -31,13 +31,14 @@ from fgrad.capture.values import (
     parts_of,
     result_of,
 )
-from fgrad.errors import CaptureError, FgradError, TracedTextError
+from fgrad.errors import CaptureError, FgradError, TooManyStepsError, TracedTextError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Program
 from fgrad.ir.traits import CONTROL
 from fgrad.numpy.promote import reshape, strong
 from fgrad.ops import control
 from fgrad.trace import Tracer, Value, innermost, trace
+from fgrad.tracing.budget import check_size, spend
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import Body, Written
 from fgrad.tracing.record import TracedProgram
@@ -48,7 +49,7 @@ from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 
 FEWEST = 5  # steps that are rolled
 SHORT = 128  # operations on numbers that are written out: 9 of Rosenbrock's steps 300 -> 180 ns
-MOST_UNROLLED = 2000
+MOST_IN_PYTHON = 2000  # of loops that meet nothing traced
 MOST_ATTEMPTS = 60
 MOST_PEELED = 2
 INDEX = Aval((), INT64, True)
@@ -66,26 +67,29 @@ def for_(
     """`for item in items: body(item)`, until `stop()`."""
     steps = steps_of(items) if rolls() else None
     if steps is None:
-        _run_each(items, stop, body, names)
+        _run_each(items, stop, body, names, "it walks what is not an array or a range.")
         return
     known = steps.known_count()
     if known is not None and known < FEWEST:
-        _run_each(steps, stop, body, names)
+        _run_each(steps, stop, body, names, f"it has less than {FEWEST} steps.")
         return
     cells = Cells(names, body)
     sole = cells.sole()
     rolled = _Rolled(cells, sole, written, body, steps, stop)
-    plain = nullcontext
+    plain, why = nullcontext, ""
     try:
         done = rolled.run()
+    except TooManyStepsError:
+        raise
     except Exception as error:
-        if known is None or known > MOST_UNROLLED or is_defect(error):
+        if known is None or is_defect(error):
             raise
-        note("unrolled", _why(error))
+        why = _why(error)
+        note("unrolled", why)
         done, plain = False, _written_out(error)
     if not done:
         with plain():
-            _run_each(islice(steps, rolled.first, None), stop, body, names)
+            _run_each(islice(steps, rolled.first, None), stop, body, names, why)
 
 
 def _written_out(error: Exception) -> Callable[[], AbstractContextManager[None]]:
@@ -105,10 +109,13 @@ def _run_each(
     stop: Callable[[], object] | None,
     body: FunctionType,
     names: Sequence[str],
+    why: str = "",
 ) -> None:
-    """Step by step, as Python does."""
+    """Step by step, as Python does; `why` says why in a trace without values."""
     rest = iter(items)
     while True:
+        if why:
+            check_size(why)
         ended = False if stop is None else stop()
         unknown = is_unknown(ended)
         if not unknown and ended:
@@ -132,7 +139,7 @@ def while_(
     test: Callable[[], object], body: FunctionType, names: Sequence[str], written: Sequence[str]
 ) -> None:
     """`while test(): body()`."""
-    plain = nullcontext
+    plain, why = nullcontext, ""
     if rolls():
         first = test()
         known = not is_unknown(first)
@@ -143,23 +150,24 @@ def while_(
         try:
             if _RolledWhile(cells, sole, written, body, test, known).run():
                 return
+        except TooManyStepsError:
+            raise
         except Exception as error:
             if not known or is_defect(error):
                 raise
-            note("unrolled", _why(error))
+            why = _why(error)
+            note("unrolled", why)
             plain = _written_out(error)
     with plain():
-        _run_while(test, body)
+        _run_while(test, body, why)
 
 
-def _run_while(test: Callable[[], object], body: FunctionType) -> None:
+def _run_while(test: Callable[[], object], body: FunctionType, why: str) -> None:
     """Step by step, as Python does."""
-    count = 0
     while test():
+        if why:
+            check_size(why)
         body()
-        count += 1
-        if count > MOST_UNROLLED and rolls():
-            raise not_recorded(f"more than {MOST_UNROLLED} steps of `while` are written out")
 
 
 class _Rolled:
@@ -209,7 +217,9 @@ class _Rolled:
                     raise
                 if plan.add_root(written.root):
                     continue
-                plan = self._peeled_for(Peel("an array that is written has a name that is bound anew"), plan)
+                plan = self._peeled_for(
+                    Peel("an array that is written has a name that is bound anew"), plan
+                )
                 if self.ended:
                     return True
             except (Peel, NameError) as reason:
@@ -248,7 +258,8 @@ class _Rolled:
             outcome = found["outcome"] = plan.outcome(inner, entered)
             return [strong(index) + 1, *outcome.numbers]
 
-        traced = _traced(plan, roots, step, self.name, self.what, not self.surely)
+        steps = self.count or 0
+        traced = _traced(plan, roots, step, self.name, self.what, not self.surely, steps=steps)
         outcome: Outcome = found["outcome"]
         plan.restore()
         count = None if self.count is None else self.count - self.first
@@ -265,7 +276,7 @@ class _Rolled:
 
     def _meets_nothing(self, plan: Plan, traced: TracedProgram) -> bool:
         """Whether a loop computes what Python can compute: nothing in it is traced."""
-        if self.count is None or self.count > MOST_UNROLLED or self.first:
+        if self.count is None or self.count > MOST_IN_PYTHON or self.first:
             return False
         plain = not any([isinstance(x, Tracer) for x in plan.numbers()])
         return plain and not traced.captured and not plan.live_roots()
@@ -408,12 +419,14 @@ def _traced(
     catches: bool,
     writes: bool = True,
     indexed: bool = True,
+    steps: int = 0,
 ) -> TracedProgram:
     """A step as a program of the number of the step, what is carried by value, and the arrays.
 
     Arguments:
         catches: whether all that it computes belongs to it: it may not run at all.
         writes: whether the new arrays are results.
+        steps: how many steps there are, if that is known.
     """
     avals = [aval_of_value(x) for x in plan.numbers()]
     written = [root.aval.strong() for root in roots]
@@ -435,7 +448,9 @@ def _traced(
             return [x.handle() if isinstance(x, Tracer) else _plain(x) for x in outs]
 
     given = [*([INDEX] if indexed else []), *avals, *written]
-    return trace(flat, given, name, what, True)
+    traced = trace(flat, given, name, what, True)
+    spend(len(traced.program.eqns), steps if writes else 0)
+    return traced
 
 
 def _stepped(

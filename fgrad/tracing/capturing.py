@@ -17,6 +17,7 @@ from fgrad.base.source import Loc
 from fgrad.config import config
 from fgrad.errors import CaptureError, CheckError, FgradError
 from fgrad.trace import Builder, innermost
+from fgrad.tracing.budget import is_too_large_for_python
 from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import PyTree
 
@@ -125,13 +126,14 @@ def captured_or_plain(trace: Callable[[], Result], wanted: bool | None) -> Resul
         with capturing(True):
             return trace()
     except FgradError as error:
-        if not state.rewritten or isinstance(error, CheckError) or getattr(error, "final", False):
+        final = isinstance(error, CheckError) or getattr(error, "final", False)
+        if not state.rewritten or final or is_too_large_for_python():
             raise
         refused = error
     except NameError as error:
         found = without_value(error)
-        if not isinstance(found, FgradError):
-            raise
+        if not isinstance(found, FgradError) or is_too_large_for_python():
+            raise found from None
         refused = found
     finally:
         state.rewritten |= saved
