@@ -127,11 +127,15 @@ def in_many_steps(x: Any, n: Any) -> Any:
     return s
 
 
-@pytest.mark.parametrize("program", [of_an_element, of_a_sum, in_one_branch, in_many_steps])
+@pytest.mark.parametrize("program", [of_an_element, of_a_sum, in_one_branch])
 @pytest.mark.parametrize("transform", [fgrad.jit, lambda f: fgrad.jit(fgrad.grad(f))])
 def test_a_text_that_nobody_knows_is_refused(program: Callable[..., Any], transform: Any) -> None:
     with pytest.raises(TracedTextError, match="The text of a traced value"):
         transform(program)(X, 6)
+
+
+def test_a_long_loop_whose_counter_becomes_a_text_is_written_out() -> None:
+    assert np.isclose(fgrad.jit(in_many_steps)(X, 6), in_many_steps(X, 6))
 
 
 def test_what_is_shown_has_a_text(capsys: pytest.CaptureFixture[str]) -> None:
