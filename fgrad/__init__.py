@@ -17,11 +17,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import fgrad.base.interpreter
-from fgrad.base.gc_policy import collector_paused as _collector_paused
+from fgrad.base.gc_policy import modules_loading as _modules_loading
 from fgrad.base.lazy_import import PROVIDERS as _PROVIDERS
 from fgrad.base.lazy_import import load as _load
 
-with _collector_paused():  # it would take a tenth of the time
+with _modules_loading():
     import fgrad.capture.entry  # noqa: F401  (transforms ask it for rewritten functions)
     from fgrad import numpy, tree
     from fgrad.config import config

@@ -21,7 +21,12 @@ from typing import (
 )
 
 import numpy as np
-import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike as NumpyArrayLike
+    from numpy.typing import DTypeLike as NumpyDTypeLike
+else:  # a module that nothing else needs
+    NumpyArrayLike = NumpyDTypeLike = Any
 
 DType: TypeAlias = np.dtype[Any]
 """The element type of an array."""
@@ -91,7 +96,7 @@ class Array(Protocol):
     __rmod__ = __rpow__ = __and__ = __or__ = __xor__ = __rand__ = __ror__ = __add__
     __lshift__ = __rshift__ = __lt__ = __le__ = __gt__ = __ge__ = __add__
 
-    def astype(self, dtype: npt.DTypeLike, /) -> Any: ...
+    def astype(self, dtype: NumpyDTypeLike, /) -> Any: ...
     def copy(self) -> Any: ...
 
     ravel = flatten = conj = squeeze = any = all = item = tolist = copy
@@ -139,13 +144,13 @@ class Operators:
         std = sum = swapaxes = take = tolist = trace = transpose = var = view = _method
 
 
-ArrayLike: TypeAlias = Array | npt.ArrayLike
+ArrayLike: TypeAlias = Array | NumpyArrayLike
 """What becomes an array: arrays, numbers, nested sequences of numbers."""
 
 Operand: TypeAlias = Array | np.generic
 """An array or a NumPy scalar: what a primitive is applied to."""
 
-DTypeLike: TypeAlias = npt.DTypeLike
+DTypeLike: TypeAlias = NumpyDTypeLike
 """What names a dtype: `np.float32`, `"f4"`, `float`."""
 
 Scalar: TypeAlias = complex | np.generic

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fgrad
-from fgrad.base.gc_policy import collector_paused, collector_relaxed
+from fgrad.base.gc_policy import collector_paused, collector_relaxed, modules_loading
 
 
 def _state() -> tuple[bool, tuple[int, int, int]]:
@@ -28,6 +29,31 @@ def test_it_is_restored_after_a_call() -> None:
     fgrad.jit(f)(np.ones(3))
     assert _state() == before
     assert seen[0][0] == before[0] and seen[0][1][0] >= before[1][0]
+
+
+def test_objects_that_the_user_has_put_aside_stay_there() -> None:
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        with modules_loading():
+            pass
+        assert gc.get_freeze_count() >= count - 10  # some are gone meanwhile
+    finally:
+        gc.unfreeze()
+
+
+def test_garbage_from_before_an_import_is_found() -> None:
+    class Cycle:
+        pass
+
+    one = Cycle()
+    one.itself = one  # type: ignore[attr-defined]
+    gone = weakref.ref(one)
+    with modules_loading():
+        del one
+    assert gc.isenabled()
+    gc.collect()
+    assert gone() is None
 
 
 def test_it_is_restored_after_an_error() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from fgrad.base.gc_policy import collector_paused
+from fgrad.base.gc_policy import modules_loading
 
 R = TypeVar("R")
 
@@ -32,7 +32,7 @@ def load(name: str, by: Callable[[str], ModuleType] = importlib.import_module) -
     found = sys.modules.get(name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
         return found
-    with collector_paused():
+    with modules_loading():
         if threading.current_thread() is not threading.main_thread():
             return _with_memory(name, by)  # interrupts are raised in the main thread alone
         return _uninterrupted(
