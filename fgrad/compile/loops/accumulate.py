@@ -11,10 +11,10 @@ and add all of it, in each step of the outer one.  Sums of floats are taken in a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions, has_effect, resolve_atom, resolve_operands, use_counts
 from fgrad.ops import primitives as prims
