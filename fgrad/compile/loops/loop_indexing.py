@@ -71,6 +71,8 @@ def gather(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Elements at computed places, clamped, or 0 outside."""
     x, *atoms = eqn.inputs
     axes, fill = eqn.params["axes"], eqn.params["mode"] == "fill"
+    if not math.prod(w.shape(eqn.outputs[0])):
+        return [np.zeros(w.shape(eqn.outputs[0]), np.int64)]
     source = _uniform(w, x)
     if source is None:
         source = _addressable(w, x)
@@ -195,7 +197,10 @@ def _pick(w: LoopWriter, hit: int, p: int, q: int) -> int:
 def dynamic_slice(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """A block that begins at computed places."""
     x, *starts = eqn.inputs
-    source, shape = _addressable(w, x), w.shape(eqn.outputs[0])
+    shape = w.shape(eqn.outputs[0])
+    if not math.prod(shape):
+        return [np.zeros(shape, np.int64)]
+    source = _addressable(w, x)
     room = [n - m + 1 for n, m in zip(source.shape, shape, strict=True)]
     found, _ = _indices(w, starts, room, False)
     places = [w.place(int(i)) for i in found]
