@@ -115,6 +115,18 @@ class BatchSizeError(FgradError, ValueError):
     located = True
 
 
+class AxisNameError(FgradError, ValueError):
+    """There is no axis of that name, or there is one already."""
+
+    located = True
+
+
+class VaryingError(FgradError, ValueError):
+    """A value varies over a named axis where it must not, or does not where it must."""
+
+    located = True
+
+
 class InPlaceError(FgradError, TypeError):
     """An assignment into a traced array that fgrad cannot carry out correctly."""
 

@@ -25,12 +25,13 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import OUT, Places, Primitive, Rule
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.tracing.assign import Frozen, Root, View, enclosing
+from fgrad.tracing.axes import Axis, aligned, bind_over_axes, typed, within
 from fgrad.tracing.closed import Captured, holds, own, takes
 from fgrad.tracing.constants import constant, thaw_constants
 from fgrad.tracing.layouts import told_orders
 from fgrad.tracing.on_device import DEVICES, OnDevice, bind_on_device, leaders, leads
 from fgrad.tracing.readout import array_of, number_of
-from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, new, passed_by
+from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, forget, new, passed_by
 from fgrad.tracing.tables import (
     alias_functions,
     numpy_functions,
@@ -89,7 +90,7 @@ class Tracer(Operators if TYPE_CHECKING else object):
         aval = self.known_aval
         if aval is None or aval.weak != self.weak:
             known = aval if aval is not None else aval_of(self.value)
-            aval = self.known_aval = Aval(known.shape, known.dtype, self.weak)
+            aval = self.known_aval = known.like(known.shape, self.weak)
         return aval
 
     @property
@@ -247,10 +248,10 @@ class Builder:
     """
 
     __slots__ = (
-        "_loc", "outer", "_via", "around", "before", "captures", "card", "catches", "constants",
-        "count", "eager", "frozen", "inputs", "keeps", "layouts", "level", "live", "name", "names",
-        "narrowed", "opened", "origins", "outlives", "plain", "records", "reordered", "running",
-        "saves", "state", "taken", "thread", "what",
+        "_loc", "outer", "_via", "around", "axes", "before", "captures", "card", "catches",
+        "constants", "count", "eager", "frozen", "inputs", "keeps", "layouts", "level", "live",
+        "name", "names", "narrowed", "opened", "origins", "outlives", "plain", "records",
+        "reordered", "running", "saves", "state", "taken", "thread", "varied", "what",
     )  # fmt: skip
 
     def __init__(
@@ -264,6 +265,8 @@ class Builder:
         self.level = 0
         self.live = False
         self.plain = False  # open, and the short doors may be taken
+        self.axes: tuple[Axis, ...] = ()  # named ones that were open when it was opened
+        self.varied: dict[tuple[int, str], PyTree] = {}  # values that were made to vary
         self.before: Sequence[tuple[Builder, int]] = ()  # enclosing traces, their values so far
         self.opened = 0
         self.outlives = what in ("vjp", "linearize")  # the records are used after the trace
@@ -294,7 +297,8 @@ class Builder:
         self.thread = threading.get_ident()
         self.before = () if outer is None else enclosing(outer)
         self.opened = state.opened = state.opened + 1
-        self.plain = not self.keeps
+        self.axes = state.axes
+        self.plain = not (self.keeps or self.axes)
         self.live = True
         self.around = state.closed
         state.builder, state.loc, state.via = self, None, ()  # no interrupt comes after this
@@ -384,12 +388,14 @@ class Builder:
         ins: list[object] = []
         values: list[PyTree] = []
         known, outer, pattern = self.eager, False, 1
+        if self.axes:
+            operands, params, known = aligned.call(self, prim, operands, params)
+            outer = prim.meets_axes
         for x in operands:
             pattern += pattern
             if type(x) is Tracer:
                 pattern += 1
-                if x.builder is not self:
-                    x = self.capture(x)
+                x = x if x.builder is self else self.capture(x)
                 value = x.value
                 if value is None:
                     known, value = False, x.aval
@@ -406,7 +412,10 @@ class Builder:
         state = self.state
         loc = state.loc or here()
         if not known:
-            result = prim.type_of(*[aval_of(x) for x in values], **params)
+            avals = [aval_of(x) for x in values]
+            result = (
+                typed.call(prim, avals, params) if self.axes else prim.type_of(*avals, **params)
+            )
         elif prim.save is not None and (self.saves or (prim.linearizes and self.what in FORWARD)):
             result, params = self._save(prim.save, ins, values, params, loc)
         elif outer:
@@ -418,7 +427,7 @@ class Builder:
             found = prim.unread.get(pattern)
             unread = prim.unread_by(pattern) if found is None else found
             if unread or "saved" in params:
-                unread = self._forget(unread, params, ins, values)
+                unread = forget(self.saves, unread, params, ins, values)
         if not prim.multiple:
             k = self.count
             self.count = k + 1
@@ -434,21 +443,6 @@ class Builder:
         self.records.append(new(Record, (prim, ins, values, params, outs, kept, loc, state.via)))
         pairs = zip(outs, results, strict=True)
         return tuple([Tracer(self, k, *((x, None) if known else (None, x))) for k, x in pairs])
-
-    def _forget(
-        self, unread: Places, params: dict[str, object], ins: list[object], values: list[PyTree]
-    ) -> Places:
-        """Drop the operands that no derivative reads; their places, and that of such results."""
-        if params.get("saved") is not None:
-            unread = (OUT, *range(len(values)))
-        for k in unread:
-            if k != OUT:
-                value, x = values[k], ins[k]
-                known = type(value) is np.ndarray
-                values[k] = Aval(value.shape, value.dtype) if known else aval_of(value)
-                if self.saves and type(x) is np.ndarray and x.flags.c_contiguous:
-                    ins[k] = None  # a constant that no derivative reads
-        return unread
 
     def _save(
         self, save: Rule, ins: Sequence[object], values: Sequence[PyTree],
@@ -467,6 +461,8 @@ class Builder:
         state = self.state
         saved = state.loc, state.closed
         state.loc, state.closed = loc, self.around
+        if self.axes:
+            call = within(self.outer, call)
         try:
             return call(*args, **params)
         finally:
@@ -496,6 +492,7 @@ class Builder:
         self.records = []
         self.captures = {}
         self.inputs = []
+        self.varied = {}
 
 
 def lasting(x: PyTree) -> Value:
@@ -519,6 +516,8 @@ def bind(prim: Primitive, *operands: object, **params: object) -> PyTree:
     """
     if DEVICES and any([isinstance(x, OnDevice) for x in operands]):
         return bind_on_device.call(prim, operands, params)
+    if prim.meets_axes and THREAD.state.axes:
+        return bind_over_axes.call(prim, operands, params)
     level, builder = -1, None
     for x in operands:
         if type(x) is Tracer and x.builder.level > level:

@@ -50,6 +50,15 @@ def _counted(i: Any) -> Any:
     return n
 
 
+def _shared_gradient(
+    joined: Callable[[Any], Any], entering: Callable[[Any], Any] = lambda w: w
+) -> Any:
+    def gradient(w: Any, x: Any) -> Any:
+        return fgrad.grad(lambda w: joined(np.sin(w * x)))(entering(w))
+
+    return fgrad.vmap(gradient, (None, 0), axis_name="batch")(2.0, X)
+
+
 def _copied_inside(x: Any) -> Any:
     def inner(y: Any) -> Any:
         z = x.copy()
@@ -429,6 +438,61 @@ MENDED: dict[str, dict[str, Mended]] = {
         "or pass an array": Mended(
             lambda: fgrad.jit(lambda x, n: x * n[1])(X, np.array([1, 2])),
             2 * X,
+        ),
+    },
+    "sum_over_an_axis_that_is_not_there": {
+        "fgrad.vmap(f, axis_name='rows')": Mended(
+            lambda: fgrad.vmap(lambda x: lax.psum(x, "rows"), axis_name="rows")(X), [6, 6, 6]
+        )
+    },
+    "axis_whose_name_is_taken": {
+        "another name for the inner axis": Mended(
+            lambda: fgrad.vmap(fgrad.vmap(np.sin, axis_name="inner"), axis_name="batch")(
+                X[:, None]
+            ),
+            np.sin(X[:, None]),
+        )
+    },
+    "sum_of_what_all_examples_share": {
+        "x ": Mended(
+            lambda: fgrad.vmap(lambda w, x: x + w, (None, 0), axis_name="batch")(2.0, X), X + 2
+        ),
+        "x * lax.axis_size": Mended(
+            lambda: fgrad.vmap(
+                lambda w, x: x + w * lax.axis_size("batch"), (None, 0), axis_name="batch"
+            )(2.0, X),
+            X + 6,
+        ),
+    },
+    "gradient_of_each_example_by_what_all_share": {
+        "return lax.pmean": Mended(
+            lambda: _shared_gradient(lambda loss: lax.pmean(loss, "batch")),
+            np.full(3, np.mean(X * np.cos(2 * X))),
+        ),
+        "return lax.psum": Mended(
+            lambda: _shared_gradient(lambda loss: lax.psum(loss, "batch")),
+            np.full(3, np.sum(X * np.cos(2 * X))),
+        ),
+        "w = lax.pvary": Mended(
+            lambda: _shared_gradient(lambda loss: loss, lambda w: lax.pvary(w, "batch")),
+            X * np.cos(2 * X),
+        ),
+    },
+    "sum_in_a_branch_that_not_all_take": {
+        "the psum before": Mended(
+            lambda: fgrad.vmap(
+                lambda x: np.where(x > 1.5, lax.psum(x, "batch"), np.sin(x)), axis_name="batch"
+            )(X),
+            [np.sin(1.0), 6, 6],
+        ),
+        "lax.pmax(condition": Mended(
+            lambda: fgrad.vmap(
+                lambda x: lax.cond(
+                    lax.pmax(x > 1.5, "batch"), lambda y: lax.psum(y, "batch"), np.sum, x
+                ),
+                axis_name="batch",
+            )(X),
+            [6, 6, 6],
         ),
     },
     "unsupported_out": {

@@ -383,6 +383,36 @@ def jacobian_that_is_not_sparse() -> Any:
     return fgrad.sparse.jacobian(lambda x: np.cumsum(x))(np.ones(100_000))
 
 
+def sum_over_an_axis_that_is_not_there() -> Any:
+    return fgrad.vmap(lambda x: fgrad.lax.psum(x, "rows"), axis_name="batch")(X)
+
+
+def axis_whose_name_is_taken() -> Any:
+    inner = fgrad.vmap(np.sin, axis_name="batch")
+    return fgrad.vmap(inner, axis_name="batch")(np.ones((2, 3)))
+
+
+def sum_of_what_all_examples_share() -> Any:
+    def f(w: Any, x: Any) -> Any:
+        return x + fgrad.lax.psum(w, "batch")
+
+    return fgrad.vmap(f, (None, 0), axis_name="batch")(2.0, X)
+
+
+def gradient_of_each_example_by_what_all_share() -> Any:
+    def gradient(w: Any, x: Any) -> Any:
+        return fgrad.grad(lambda w: np.sin(w * x))(w)
+
+    return fgrad.vmap(gradient, (None, 0), axis_name="batch")(2.0, X)
+
+
+def sum_in_a_branch_that_not_all_take() -> Any:
+    def f(x: Any) -> Any:
+        return fgrad.lax.cond(x > 1.5, lambda y: fgrad.lax.psum(y, "batch"), np.sin, x)
+
+    return fgrad.vmap(f, axis_name="batch")(X)
+
+
 CASES = [
     value
     for name, value in list(globals().items())

@@ -204,6 +204,7 @@ RULE_TABLES = {
     "fgrad/compile/passes/simplify.py": ("EXACT", "FASTMATH"),
     "fgrad/compile/products/views.py": ("VIEWS",),
     "fgrad/ops/linalg_compositions.py": ("COMPOSITIONS",),
+    "fgrad/ops/varying.py": ("_RULES",),
     "fgrad/transforms/sparse/pattern.py": ("PATTERN_RULES",),
 }
 

@@ -32,12 +32,13 @@ from fgrad.capture.values import (
     result_of,
 )
 from fgrad.errors import CaptureError, FgradError, TooManyStepsError, TracedTextError
-from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.aval import INT64, Aval, varying
 from fgrad.ir.program import Program
 from fgrad.ir.traits import CONTROL
 from fgrad.numpy.promote import reshape, strong
 from fgrad.ops import control
 from fgrad.trace import Tracer, Value, innermost, trace
+from fgrad.tracing.axes import settled, varies
 from fgrad.tracing.budget import check_size, spend
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import Body, Written
@@ -269,7 +270,7 @@ class _Rolled:
         if self.stop is None and count is not None:
             outs = scanned(traced, count, start)
         else:
-            outs = looped(self._test(plan, roots), traced, start)
+            outs = looped(self._test(plan, roots, traced), traced, start)
         note("rolled", _carried(plan, roots))
         finish(plan, outcome, outs[1:], roots, self.surely)
         return True
@@ -292,7 +293,7 @@ class _Rolled:
         note("unrolled", f"{steps} steps of {operations} operations, at most {SHORT} in all")
         return True
 
-    def _test(self, plan: Plan, roots: Sequence[Tracer]) -> TracedProgram:
+    def _test(self, plan: Plan, roots: Sequence[Tracer], traced: TracedProgram) -> TracedProgram:
         """Whether there is another step."""
         count: Any = None if self.steps is None else self.steps.count
 
@@ -302,9 +303,9 @@ class _Rolled:
                 more = np.logical_and(more, np.logical_not(_truth(self.stop())))
             return [more]
 
-        traced = _traced(plan, roots, test, self.name, self.what, True, False)
+        found = _traced(plan, roots, test, self.name, self.what, True, False, like=traced)
         plan.restore()
-        return traced
+        return found
 
 
 def _operations(body: Program) -> int | None:
@@ -362,7 +363,7 @@ class _RolledWhile(_Rolled):
         if self._is_plain(plan, traced):
             return False
         start = [*_values(plan.numbers()), *roots]
-        outs = looped(self._test(plan, roots), traced, start)
+        outs = looped(self._test(plan, roots, traced), traced, start)
         note("rolled", _carried(plan, roots))
         finish(plan, outcome, outs, roots, self.surely)
         return True
@@ -371,13 +372,13 @@ class _RolledWhile(_Rolled):
         plain = not any([isinstance(x, Tracer) for x in plan.numbers()])
         return self.surely and plain and not traced.captured and not plan.live_roots()
 
-    def _test(self, plan: Plan, roots: Sequence[Tracer]) -> TracedProgram:
+    def _test(self, plan: Plan, roots: Sequence[Tracer], traced: TracedProgram) -> TracedProgram:
         def test(_index: object, _inner: Body, _entered: list[object]) -> list[Value]:
             return [_truth(self.test())]
 
-        traced = _traced(plan, roots, test, self.name, self.what, True, False, False)
+        found = _traced(plan, roots, test, self.name, self.what, True, False, False, like=traced)
         plan.restore()
-        return traced
+        return found
 
 
 def _truth(x: object) -> Any:
@@ -420,6 +421,7 @@ def _traced(
     writes: bool = True,
     indexed: bool = True,
     steps: int = 0,
+    like: TracedProgram | None = None,
 ) -> TracedProgram:
     """A step as a program of the number of the step, what is carried by value, and the arrays.
 
@@ -427,8 +429,9 @@ def _traced(
         catches: whether all that it computes belongs to it: it may not run at all.
         writes: whether the new arrays are results.
         steps: how many steps there are, if that is known.
+        like: the body, if this is the condition of its loop.
     """
-    avals = [aval_of_value(x) for x in plan.numbers()]
+    avals = [varying(aval_of_value(x), varies(x)) for x in plan.numbers()]
     written = [root.aval.strong() for root in roots]
 
     def flat(*inputs: Tracer) -> list[Value]:
@@ -448,7 +451,15 @@ def _traced(
             return [x.handle() if isinstance(x, Tracer) else _plain(x) for x in outs]
 
     given = [*([INDEX] if indexed else []), *avals, *written]
-    traced = trace(flat, given, name, what, True)
+    if like is not None:
+        body = like.program.in_avals[len(like.captured) :]
+        given = [varying(a, b.varies) for a, b in zip(given, body, strict=True)]
+
+    def attempt(carried: Sequence[Aval]) -> TracedProgram:
+        plan.restore()
+        return trace(flat, carried, name, what, True)
+
+    traced = settled(given, attempt, lambda found: found.program.out_avals if writes else ())
     spend(len(traced.program.eqns), steps if writes else 0)
     return traced
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.ir.aval import Aval, aval_of, is_numeric
+from fgrad.ir.aval import NO_AXES, Aval, aval_of, is_numeric, varying
 from fgrad.numpy.inplace import adopt_array
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import BROADCAST, convert, reshape, strong
@@ -64,9 +64,9 @@ def is_weak(x: object) -> bool:
 
 
 def aval_of_value(x: Any) -> Aval:
-    """The type of a number or an array."""
+    """The type of a number or an array, of which it does not count over what it varies."""
     if isinstance(x, Tracer):
-        return x.aval
+        return varying(x.aval, NO_AXES)
     if isinstance(x, np.ndarray):
         return aval_of(x)
     known = aval_of(np.asarray(x)[()])

@@ -1,12 +1,13 @@
 """L1. Abstract values: the shape, dtype and weakness of an array.
 
 Aval((3, 4), float64)  prints as  f64[3,4];   a weak Python scalar prints as  f64[]~
+varying(..., {"data"})  prints as  f64[3,4]{data}: its elements may differ along a named axis
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -28,6 +29,9 @@ INT64: DType = np.dtype(np.int64)
 UINT32: DType = np.dtype(np.uint32)
 FLOAT32: DType = np.dtype(np.float32)
 FLOAT64: DType = np.dtype(np.float64)
+
+Axes: TypeAlias = "frozenset[str]"  # names of axes
+NO_AXES: Axes = frozenset()
 
 # Python scalars stand for these dtypes while they are weak (NEP 50).
 PYTHON_SCALARS: dict[type, DType] = {
@@ -51,9 +55,14 @@ def is_numeric(dtype: DType) -> bool:
 
 
 class Aval:
-    """Shape and dtype of an array; `weak` marks a Python scalar, which yields to other dtypes."""
+    """Shape and dtype of an array; `weak` marks a Python scalar, which yields to other dtypes.
+
+    `varies` are the named axes along which the array may differ; none where no axis has a name.
+    """
 
     __slots__ = ("shape", "dtype", "weak")
+
+    varies: ClassVar[Axes] = NO_AXES
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, weak: bool = False) -> None:
         self.shape = shape
@@ -89,13 +98,60 @@ class Aval:
         """The same shape and dtype without the weak flag."""
         return Aval(self.shape, self.dtype) if self.weak else self
 
+    def like(self, shape: tuple[int, ...], weak: bool = False) -> Aval:
+        """Another shape of the same dtype, which varies over the same named axes."""
+        return Aval(shape, self.dtype, weak)
+
+    def fits(self, other: Aval) -> bool:
+        """Whether arrays of the one have the shape and dtype of the other."""
+        a, b = self.dtype, other.dtype
+        return self.shape == other.shape and (a is b or a == b)
+
+
+class Varying(Aval):
+    """The aval of a value that varies over named axes; unlike any that does not."""
+
+    __slots__ = ("varies",)
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: DType, weak: bool = False, varies: Axes = NO_AXES
+    ) -> None:
+        super().__init__(shape, dtype, weak)
+        self.varies = varies  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Varying) and self.varies == other.varies and super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((super().__hash__(), self.varies))
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}{{{','.join(sorted(self.varies))}}}"
+
+    def strong(self) -> Aval:
+        """The same without the weak flag."""
+        return Varying(self.shape, self.dtype, False, self.varies) if self.weak else self
+
+    def like(self, shape: tuple[int, ...], weak: bool = False) -> Aval:
+        """Another shape of the same dtype, which varies over the same named axes."""
+        return Varying(shape, self.dtype, weak, self.varies)
+
+
+def varying(aval: Aval, axes: Axes) -> Aval:
+    """An aval of the same shape and dtype that varies over these named axes alone."""
+    if aval.varies == axes:
+        return aval
+    if not axes:
+        return Aval(aval.shape, aval.dtype, aval.weak)
+    return Varying(aval.shape, aval.dtype, aval.weak, axes)
+
 
 def aval_of(x: object) -> Aval:
     """The aval of a value: a tracer's own, an array's, or a weak one for a Python scalar; what is
     an aval already is a strong one."""
     if type(x) is np.ndarray:
         return Aval(x.shape, x.dtype)
-    if type(x) is Aval:
+    if isinstance(x, Aval):
         return x.strong()
     aval = getattr(x, "aval", None)
     if aval is not None:

@@ -116,11 +116,8 @@ def _type_problem(eqn: Eqn) -> tuple[str, str] | None:
     except TypeError as error:
         return "P3", f"operands or parameters do not fit the primitive: {error}"
     expected = tuple(avals) if eqn.prim.multiple else (avals,)
-    if not eqn.prim.multiple and len(eqn.outputs) == 1:
-        found = eqn.outputs[0].aval
-        if found.shape == avals.shape and found.dtype is avals.dtype:
-            return None
-    if [a.strong() for a in expected] != [v.aval.strong() for v in eqn.outputs]:
+    found = [v.aval for v in eqn.outputs]
+    if len(expected) != len(found) or not all(map(Aval.fits, expected, found)):
         return "P3", f"the type rule gives {', '.join(map(str, expected))}"
     return None
 

@@ -140,6 +140,8 @@ class Primitive:
         self.flops_over_n3 = given(traits.flops_over_n3)
         self.operator = given(traits.operator)
         self.constants = given(traits.constants)
+        self.across = given(traits.across)
+        self.meets_axes = self.across is not None or self.holds is not None
         self.params = params
         self.linear_in = linear_in
         self.multiple = multiple

@@ -127,16 +127,30 @@ class Algorithm(enum.Enum):
         return self in (Algorithm.SORT, Algorithm.SEARCH, Algorithm.SELECT)
 
 
+class Across(enum.Enum):
+    """What a primitive over the named axis `axis` gives along that axis."""
+
+    SAME = "same"  # one value for all: a sum over the axis
+    VARIES = "varies"  # a value for each place: what the neighbour has
+    COUNTS = "counts"  # likewise, but of no other place's values: nothing is communicated
+
+    @property
+    def communicates(self) -> bool:
+        """Whether all places along the axis must take part."""
+        return self is not Across.COUNTS
+
+
 _NO_ALGORITHM = Refusal("has no name in libraries")
 _NO_MATRIX = Refusal("does not factor matrices")
 _NO_OPERATOR = Refusal("is not, to the last bit, an expression of Python's numbers")
 _NO_BODY = Refusal("has no loop's body")
+_NO_AXIS = Refusal("knows no named axis")
 
 
 class Traits(NamedTuple):
     """All traits of a primitive.
 
-    movement, fold, holds, host, cost, rounding, algorithm: see their classes.
+    movement, fold, holds, host, cost, rounding, algorithm, across: see their classes.
     elementwise: whether each element of the result is computed of the elements at its place.
     commutative: whether its two operands may change places, to the last bit.
     contracts: whether it sums products along axes of two operands.
@@ -163,6 +177,7 @@ class Traits(NamedTuple):
     flops_over_n3: float | Refusal = _NO_MATRIX
     operator: str | Refusal = _NO_OPERATOR
     constants: str | Refusal = _NO_BODY
+    across: Across | Refusal = _NO_AXIS
 
 
 _COMPUTES = Refusal("computes its results")
@@ -265,6 +280,11 @@ def holding(how: Holds, constants: str | None = None) -> Traits:
     """It runs the programs in its parameters."""
     found = Traits(_COMPUTES, _SINGLE, how, _BY_STEP, _AS_ITS_PROGRAMS, _AS_ITS_PROGRAMS)
     return found if constants is None else found._replace(constants=constants)
+
+
+def collective(how: Across) -> Traits:
+    """It combines or exchanges the values along a named axis."""
+    return whole(Host.NUMPY)._replace(across=how)
 
 
 def calling(host: Host) -> Traits:

@@ -1,14 +1,30 @@
-"""L7. Control flow and slices with traced positions, with the names and meaning of `jax.lax`.
+"""L7. Control flow, slices with traced positions, collectives: names and meaning of `jax.lax`.
 
 fgrad.lax.scan(f, init, xs)                  carry, ys     a native loop under jit
 fgrad.lax.fori_loop(0, n, body, init)        carry
 fgrad.lax.while_loop(cond, body, init)       carry
 fgrad.lax.cond(pred, f, g, *operands)        either result
+fgrad.lax.psum(x, "axis")                    the sum along the axis that vmap maps by that name
 """
 
 from __future__ import annotations
 
 from fgrad.lax.branches import cond, select_n, switch
+from fgrad.lax.collectives import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pbroadcast,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    pshuffle,
+    psum,
+    psum_scatter,
+    pvary,
+)
 from fgrad.lax.loops import associative_scan, fori_loop, map, scan, while_loop
 from fgrad.lax.slices import (
     dynamic_index_in_dim,
@@ -22,7 +38,11 @@ from fgrad.transforms.checkpoint.checkpoint import optimization_barrier
 from fgrad.transforms.custom.implicit import custom_linear_solve, custom_root
 
 __all__ = [
+    "all_gather",
+    "all_to_all",
     "associative_scan",
+    "axis_index",
+    "axis_size",
     "cond",
     "custom_linear_solve",
     "custom_root",
@@ -34,6 +54,15 @@ __all__ = [
     "fori_loop",
     "map",
     "optimization_barrier",
+    "pbroadcast",
+    "pmax",
+    "pmean",
+    "pmin",
+    "ppermute",
+    "pshuffle",
+    "psum",
+    "psum_scatter",
+    "pvary",
     "scan",
     "select_n",
     "switch",

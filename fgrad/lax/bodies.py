@@ -19,6 +19,7 @@ from fgrad.ir.walk import subprograms
 from fgrad.lax.contents import contents
 from fgrad.numpy.promote import convert
 from fgrad.trace import Tracer, Value, trace
+from fgrad.tracing.axes import open_axes
 from fgrad.tracing.capturing import user_form
 from fgrad.tracing.outside.draws import Draws
 from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
@@ -48,9 +49,7 @@ class Leaves(NamedTuple):
     def avals(self) -> list[Aval]:
         """What is known of the values without their numbers; Python's yield to other dtypes."""
         known = [aval_of(x).strong() for x in self.values]
-        return [
-            Aval((), a.dtype, True) if weak else a for a, weak in zip(known, self.weak, strict=True)
-        ]
+        return [a.like((), True) if weak else a for a, weak in zip(known, self.weak, strict=True)]
 
     def strong(self) -> Leaves:
         """The same with NumPy's int64 for Python integers."""
@@ -134,7 +133,7 @@ def _key(
     dtypes: Sequence[np.dtype | None],
 ) -> Hashable | None:
     """What the trace of a function depends on; None if that cannot be known."""
-    made_of = None if collecting_tags() else contents(fun)
+    made_of = None if collecting_tags() or open_axes() else contents(fun)
     if made_of is None:
         return None
     given = tuple([(tuple(avals), tree.exact(treedef)) for avals, treedef in args])

@@ -26,6 +26,7 @@ from fgrad.numpy.promote import as_array, convert
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
 from fgrad.trace import concrete
+from fgrad.tracing.axes import settled
 from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lowered
 from fgrad.transforms.checkpoint.scan import lengths_of, saving_scan
@@ -45,9 +46,13 @@ def _carry_body(
     Python's numbers in the carry are what they are in a Python loop: they yield to the dtypes that
     they meet, and take the one that the body gives them.
     """
+
+    def traced(avals: Sequence[Aval]) -> Body:
+        given = [(avals, init.treedef), *rest]
+        return body_of(fun, given, what, [a.dtype for a in avals])
+
     while True:
-        given = [(init.avals, init.treedef), *rest]
-        body = body_of(fun, given, what, [a.dtype for a in init.avals])
+        body = settled(init.avals, traced, lambda body: body.program.out_avals)
         carry_tree = carry_of(body.out_tree)
         check_structure(what, "carry", init.treedef, carry_tree)
         after = body.program.out_avals[: len(init.values)]
@@ -113,7 +118,7 @@ def scan(
     carry = leaves_of(init, "the carry of scan")
     items = leaves_of(xs, "an item of scan")
     steps = _length(items, length)
-    shapes = [Aval(tuple(a.shape[1:]), a.dtype) for a in items.avals]
+    shapes = [a.like(tuple(a.shape[1:])) for a in items.avals]
     body, carry = _carry_body(
         f, carry, [(shapes, items.treedef)], "scan", lambda treedef: _pair(treedef)[0]
     )
@@ -208,7 +213,8 @@ def _while(
 ) -> PyTree:
     init = leaves_of(init_val, f"the value of {what}")
     body, init = _carry_body(body_fun, init, [], what)
-    test = body_of(cond_fun, [(init.avals, init.treedef)], what)
+    carried = body.program.in_avals[len(body.captured) :]
+    test = body_of(cond_fun, [(carried, init.treedef)], what)
     if [(a.shape, a.dtype) for a in test.program.out_avals] != [((), np.dtype(bool))]:
         found = ", ".join(str(a) for a in test.program.out_avals)
         raise ArgumentError(f"lax.{what}: the condition is {found}; it must be one boolean.")

@@ -123,7 +123,7 @@ def _(
     _check("scan", [*avals[:first], *items], body.in_avals)
     outs = [x.strong() for x in body.out_avals]
     _check("scan", avals[n_consts:first], outs[:n_carry])
-    return (*outs[:n_carry], *[Aval((length, *y.shape), y.dtype) for y in outs[n_carry:]])
+    return (*outs[:n_carry], *[y.like((length, *y.shape)) for y in outs[n_carry:]])
 
 
 @scan_p.evaluate
@@ -161,7 +161,7 @@ def _(
     _check("while", cond.out_avals, [Aval((), BOOL)])
     if role is not None:
         _check(f"while with the role {type(role).__name__}", avals, role.operands)
-    return tuple([x.strong() for x in carry])
+    return tuple([x.strong() for x in body.out_avals])
 
 
 @while_p.evaluate

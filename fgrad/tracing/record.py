@@ -13,7 +13,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import Loc, RawLoc, resolve
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.basic import BASIC
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.primitive import OUT, Places, Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.typing import EqnParams, PyTree
 
@@ -56,6 +56,26 @@ def _maker_among(records: list[Record], number: int) -> Record | None:
     if records[at].outs[0] != number:
         at = bisect_right(records, number, at, key=lambda record: record.outs[0]) - 1
     return records[at] if at >= 0 and number in records[at].outs else None
+
+
+def forget(
+    saves: bool, unread: Places, params: EqnParams, ins: list[object], values: list[PyTree]
+) -> Places:
+    """Drop the operands that no derivative reads; their places, and that of such results.
+
+    Arguments:
+        saves: whether the trace is differentiated in reverse.
+    """
+    if params.get("saved") is not None:
+        unread = (OUT, *range(len(values)))
+    for k in unread:
+        if k != OUT:
+            value, x = values[k], ins[k]
+            known = type(value) is np.ndarray
+            values[k] = Aval(value.shape, value.dtype) if known else aval_of(value)
+            if saves and type(x) is np.ndarray and x.flags.c_contiguous:
+                ins[k] = None  # a constant that no derivative reads
+    return unread
 
 
 class Numbered(NamedTuple):

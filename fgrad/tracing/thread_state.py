@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard
 from fgrad.base.source import Loc, RawLoc
 
 if TYPE_CHECKING:
+    from fgrad.errors import FgradError
     from fgrad.trace import Builder, Tracer
+    from fgrad.tracing.axes import Axis
     from fgrad.tracing.carried import Body
 
 Handlers: TypeAlias = Callable[[], Any]  # gives the classes that the handlers of a `try` catch
@@ -19,15 +21,18 @@ Handlers: TypeAlias = Callable[[], Any]  # gives the classes that the handlers o
 class State:
     """What a thread is tracing: the innermost builder, and a location that rules replay; the
     innermost closed trace (`closed.py`), and whether it is that of a custom rule; the bodies of
-    loops and branches that are being traced (`carried.py`); whether values are checked when the
-    program runs (`checks.py`), and in which `try` blocks."""
+    loops and branches that are being traced (`carried.py`); named axes (`axes.py`); whether values
+    are checked when the program runs (`checks.py`), and in which `try` blocks."""
 
     __slots__ = (
-        "bodies", "builder", "captures", "checks", "closed", "handlers", "loc", "opened",
-        "rewritten", "rule", "shown", "textless", "via",
+        "axes", "bodies", "builder", "captures", "checks", "closed", "handlers", "loc", "mapped",
+        "opened", "rewritten", "rule", "shown", "textless", "unsettled", "via", "within",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self.axes: tuple[Axis, ...] = ()  # that are open, the innermost last
+        self.mapped: str | None = None  # the axis whose batching rules run
+        self.unsettled: list[FgradError] | None = None  # cards, while carries find their types
         self.builder: Builder | None = None  # read it by `trace.innermost()`
         self.bodies: tuple[Body, ...] = ()
         self.captures: bool | None = None  # whether functions are rewritten (`capturing.py`)
@@ -41,6 +46,9 @@ class State:
         self.shown: CodeType | None = None  # where traced values have texts (`texts.py`)
         self.textless = False  # whether they have none elsewhere
         self.via: tuple[str, ...] = ()
+        # While a trace has an equation evaluated in its enclosing context: the innermost trace
+        # that is open, and the innermost one of that context.
+        self.within: tuple[Builder | None, Builder | None] | None = None
 
 
 class Hides(Protocol):

@@ -47,6 +47,7 @@ from fgrad.transforms.core.wrap import (
 from fgrad.typing import P, PyTree
 
 memory_budget = lazy_module("fgrad.transforms.checkpoint.memory_budget")
+varying = lazy_module("fgrad.ops.varying")
 
 _VIEW = attrgetter("memory")
 _ONE = np.float64(1.0)
@@ -137,6 +138,9 @@ def _differentiated(
                 if has_aux:
                     aux = outside_tree(builder, aux, ids_of(values))
                 out, value = _scalar_result(builder, out, fun, holomorphic)
+                if builder.axes:
+                    names = functools.partial(_names, fun, args, places)
+                    varying.refuse_ambiguous(out, inputs, names, f"grad({name})")
                 tape = Tape(builder, (out,))
         finally:
             builder.release()

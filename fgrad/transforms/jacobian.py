@@ -5,18 +5,22 @@ jacfwd, jacrev : (a -> b) -> a -> b x CT a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import pickles_as_call
 from fgrad.ops.shape import reshape, slice_
 from fgrad.trace import Value
+from fgrad.tracing.axes import varies
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.dtypes import ascent, check_argument, check_direction, check_result
 from fgrad.transforms.core.linearize import apply_tangents, pull_tree, trace_linear
 from fgrad.transforms.core.wrap import (
+    argument_names,
     as_value,
     check_callable,
     function_name,
@@ -26,6 +30,8 @@ from fgrad.transforms.core.wrap import (
 )
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import P, PyTree
+
+varying = lazy_module("fgrad.ops.varying")
 
 
 @pickles_as_call
@@ -123,12 +129,16 @@ def jacrev(
 
     def jacrev_fun(*args: PyTree, **kwargs: PyTree) -> PyTree:
         part, restricted = _restrict(fun, argnums, args, kwargs, "jacrev")
-        for x in tree.leaves(tuple(part)):
-            check_argument(as_value(x).dtype, holomorphic, function_name(fun), "jacrev")
+        values = [as_value(x) for x in tree.leaves(tuple(part))]
+        for x in values:
+            check_argument(x.dtype, holomorphic, function_name(fun), "jacrev")
         lin = trace_linear("vjp", restricted, part, has_aux, saves=True)
         out_tree, outs = lin.out_tree, lin.outs
         for y in outs:
             check_result(y.dtype, holomorphic, fun, "jacrev")
+            if varies(y):
+                names = functools.partial(argument_names, restricted, part, {})
+                varying.refuse_ambiguous(y, values, names, f"jacrev({function_name(fun)})")
         linear, n = lin.without_values(), len(outs)
 
         def pull_flat(*parts: Value) -> PyTree:

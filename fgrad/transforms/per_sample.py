@@ -27,7 +27,7 @@ from fgrad.ops.shape import broadcast, move_axis
 from fgrad.trace import Value, bind, trace
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.control.chunks import Chunks, byte_count, cut, map_chunks, sum_chunks
-from fgrad.transforms.core.outer_context import without_axis
+from fgrad.transforms.core.batching import example_aval
 from fgrad.transforms.core.wrap import (
     as_value,
     check_callable,
@@ -226,7 +226,7 @@ def _bytes_of_one(batch: Batch) -> int:
 
         return tree.leaves(grad(loss)(tuple(batch.params)))
 
-    avals = [without_axis(aval_of(x), 0) for x in batch.mapped]
+    avals = [example_aval(aval_of(x), 0) for x in batch.mapped]
     return peak_bytes(trace(one, avals, "example").program)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.base.frames import note_read_only
 from fgrad.base.kinds import is_list, is_tuple_like
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, load
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, BatchSizeError
@@ -24,6 +24,7 @@ from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ops.families import batch_first
 from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Builder, Tracer, Value
+from fgrad.tracing.axes import open_axis, refuse_shadow
 from fgrad.tracing.capturing import user_form, without_value
 from fgrad.tracing.layouts import orders_known
 from fgrad.tracing.on_device import OnDevice
@@ -58,6 +59,7 @@ def vmap(
     out_axes: PyTree = 0,
     axis_size: int | None = None,
     *,
+    axis_name: str | None = None,
     chunk_size: int | None = None,
 ) -> Callable[P, R]:
     """Map `fun` over axes of its arguments.
@@ -70,6 +72,7 @@ def vmap(
         out_axes: where the mapped axis stands in the results: likewise; None only for results that
             are the same for all examples.
         axis_size: the number of examples, needed only if nothing is mapped.
+        axis_name: a name for the mapped axis, by which `fgrad.lax.psum`, ... combine the examples.
         chunk_size: how many examples are computed at once; None for all.
 
     Returns:
@@ -77,11 +80,14 @@ def vmap(
 
     Raises:
         BatchSizeError: if mapped axes differ in size, or do not exist.
+        AxisNameError: if an axis of that name is open already.
 
     Example:
         >>> import numpy as np, fgrad
         >>> fgrad.vmap(np.dot)(np.ones((3, 2)), np.ones((3, 2)))
         array([2., 2., 2.])
+        >>> fgrad.vmap(lambda x: x / fgrad.lax.psum(x, "all"), axis_name="all")(np.arange(1.0, 4.0))
+        array([0.16666667, 0.33333333, 0.5       ])
     """
     check_callable(fun, "vmap")
 
@@ -91,19 +97,17 @@ def vmap(
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = _in_axes(in_axes, args, kwargs)
         values = _values(leaves, axes, fun, args, kwargs)
-        axes = [
-            _normal_axis(a, v, i, (args, kwargs))
-            for i, (a, v) in enumerate(zip(axes, values, strict=True))
-        ]
+        axes = _normal_axes(axes, values, (args, kwargs))
         size = _batch_size(axes, values, axis_size, (args, kwargs))
+        _check_axis(axis_name, chunk_size)
         if chunk_size is not None and chunk_size < size:
             whole = Mapped(leaves, values, axes, in_tree, size)
             return _by_chunks(fun, whole, out_axes, chunk_size)
         builder = Builder("vmap", function_name(fun), eager=True)
         draws = Draws(fun)
         try:
-            with builder.running, builder:
-                inputs = _inputs(builder, leaves, values, axes)
+            with open_axis(axis_name, size, builder), builder.running, builder:
+                inputs = _inputs(builder, leaves, values, axes, axis_name)
                 call = tree.unflatten(in_tree, inputs)
                 shared = _shared(fun, inputs, leaves, axes, call, (args, kwargs))
                 out = user_form(of_example)(*call[0], **call[1])
@@ -119,13 +123,11 @@ def vmap(
         finally:
             builder.release()
         env = _mapped(mapped, values, axes)
-        batched = run_batched(records, env, outs, orders, size)
+        batched = run_batched(records, env, outs, orders, size, axis_name)
         places = _out_axes(out_axes, out)
         given = ids_of([*values, *[x for x in outs if not isinstance(x, Tracer)]])
-        results = [
-            own(_place(size, x, d, place, function_name(fun)), given)
-            for (x, d), place in zip(batched, places, strict=True)
-        ]
+        name, pairs = function_name(fun), zip(batched, places, strict=True)
+        results = [own(_place(size, x, d, place, name), given) for (x, d), place in pairs]
         if store is not None:
             store()
         return tree.unflatten(out_tree, results)
@@ -249,20 +251,39 @@ def _mapped(
     return {x.index: (v, a) for x, (v, a) in pairs if a is not None}
 
 
+def _check_axis(name: object, chunk_size: int | None) -> None:
+    """Refuse a name for the mapped axis that cannot be used."""
+    if name is None:
+        return
+    load("fgrad.ops.varying")  # what traces with named axes do
+    refuse_shadow(name, "vmap")
+    if chunk_size is not None:
+        raise ArgumentError(
+            "vmap: axis_name and chunk_size do not go together.",
+            (("why", "a collective needs all examples at once."),),
+        )
+
+
 def _inputs(
-    builder: Builder, leaves: Sequence[object], values: Sequence[Value], axes: Sequence[int | None]
+    builder: Builder,
+    leaves: Sequence[object],
+    values: Sequence[Value],
+    axes: Sequence[int | None],
+    name: str | None,
 ) -> list[PyTree]:
     """The arguments of one example; what is no array is passed on."""
     return [
-        x if v is PASSED else _input(builder, x, v, a)
+        x if v is PASSED else _input(builder, x, v, a, name)
         for x, v, a in zip(leaves, values, axes, strict=True)
     ]
 
 
-def _input(builder: Builder, leaf: object, value: Value, axis: int | None) -> Tracer:
+def _input(
+    builder: Builder, leaf: object, value: Value, axis: int | None, name: str | None
+) -> Tracer:
     if axis is None:
         return builder.input(value, None, is_weak(leaf))
-    return example_input(builder, value, axis)
+    return example_input(builder, value, axis, name)
 
 
 def _is_axis(x: object) -> TypeGuard[int | None]:
@@ -308,6 +329,13 @@ def _in_axes(
 
 def _out_axes(out_axes: PyTree, out: PyTree) -> list[int | None]:
     return _prefix(out_axes, out, "out_axes")
+
+
+def _normal_axes(
+    axes: Sequence[int | None], values: Sequence[Value], args: Sequence[object]
+) -> list[int | None]:
+    pairs = enumerate(zip(axes, values, strict=True))
+    return [_normal_axis(a, v, i, args) for i, (a, v) in pairs]
 
 
 def _normal_axis(axis: int | None, x: Value, position: int, args: Sequence[object]) -> int | None:

@@ -55,6 +55,7 @@ from fgrad.errors import ArgumentError, FgradError, RetraceWarning
 from fgrad.ir.aval import DTYPE_NAMES, PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer, Value, trace
+from fgrad.tracing.axes import axes_of, open_axes
 from fgrad.tracing.capturing import captured_or_plain, user_form
 from fgrad.tracing.device_tracing import device_of, lift, lower
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, device_among
@@ -150,7 +151,7 @@ class Jitted(NativeCallable):
                 return last.entry.result(outs)
         if config.disable_jit:
             return self.fun(*args, **kwargs)
-        short = None if kwargs or self.static_argnums else self._short(args)
+        short = None if kwargs or self.static_argnums or open_axes() else self._short(args)
         entry = None if short is None else self.entries.get(short.key)
         if short is None or entry is None or entry.watches.changed() is not None:
             call = self._traced_call(args, kwargs, short)
@@ -201,7 +202,7 @@ class Jitted(NativeCallable):
         avals = [aval_of(x) for x in leaves]
         structure = tree.exact(signature.treedef)
         arrays = tuple([k for k, x in enumerate(leaves) if not avals[k].shape and is_writable(x)])
-        key = (config.epoch, structure, tuple(avals), arrays, signature.statics)
+        key = ((config.epoch, open_axes()), structure, tuple(avals), arrays, signature.statics)
         entry = self._entry(key)
         captured: Sequence[Tracer] = ()
         if entry is None:
@@ -233,7 +234,8 @@ class Jitted(NativeCallable):
         entry = call.entry
         entry.use.recent = True
         inputs = [*call.captured, *entry.outside(), *call.leaves]
-        if call.short is None and any([isinstance(x, Tracer) for x in inputs]):
+        named = open_axes() and axes_of(entry.program)
+        if named or (call.short is None and any([isinstance(x, Tracer) for x in inputs])):
             return _recorded(entry, inputs, len(call.given.leaves))
         moved = device_among(inputs)
         device = entry.device or moved or HOST
@@ -280,7 +282,7 @@ class Jitted(NativeCallable):
         """Whether calls of this kind should be made natively."""
         effects = entry.effects
         native = on_host(entry.device) and not (entry.fits or config.nans)
-        native = native and (effects is None or effects.native)
+        native = native and (effects is None or effects.native) and not open_axes()
         native = native and entry.use.kept
         return native and self.native.wants(entry.program)
 

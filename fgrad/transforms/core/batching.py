@@ -7,10 +7,11 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.aval import Aval, aval_of, varying
 from fgrad.ir.primitive import Primitive, Refusal
 from fgrad.trace import Builder, Tracer, Value, bind, passed_by
 from fgrad.tracing.assign import laid_out
+from fgrad.tracing.axes import used_axes, without
 from fgrad.tracing.layouts import examples_in_c_order, mark
 from fgrad.tracing.record import Record
 from fgrad.tracing.thread_state import THREAD
@@ -22,12 +23,26 @@ Batched = tuple[Value, "int | None"]
 _DERIVED = frozenset({"jvp", "vjp"})
 
 
-def example_input(builder: Builder, value: Value, axis: int) -> Tracer:
-    """A tracer for one example of a batched value, with the example's memory layout."""
-    aval = aval_of(value)
-    shape = tuple(n for i, n in enumerate(aval.shape) if i != axis)
-    x = builder.input(None, Aval(shape, aval.dtype))
-    if len(shape) > 1:
+def example_aval(aval: Aval, axis: int | None, name: str | None = None) -> Aval:
+    """The aval of one example of a batch, which varies over the batched axis if that has a name."""
+    one = aval if axis is None else aval.like((*aval.shape[:axis], *aval.shape[axis + 1 :]))
+    return one if name is None else varying(one, one.varies | {name})
+
+
+def batch_aval(aval: Aval, axis: int | None, size: int, name: str | None = None) -> Aval:
+    """The aval of a batch of examples; of what all share if `axis` is None."""
+    shape = aval.shape if axis is None else (*aval.shape[:axis], size, *aval.shape[axis:])
+    return varying(aval.like(shape), without(aval, name))
+
+
+def example_input(
+    builder: Builder, value: Value, axis: int | None, name: str | None = None
+) -> Tracer:
+    """A tracer for one example of a batched value, with the example's memory layout; for a value
+    that is the same for all, but counts as one that differs, if `axis` is None."""
+    aval = example_aval(aval_of(value), axis, name)
+    x = builder.input(None, aval.strong())
+    if len(aval.shape) > 1 and axis is not None:
         mark(x, examples_in_c_order(value, axis))
     return x
 
@@ -38,14 +53,17 @@ def run_batched(
     results: Sequence[Value],
     orders: Sequence[bool],
     size: int,
+    name: str | None = None,
 ) -> list[Batched]:
     """Apply recorded equations to batches; `env` holds the mapped inputs by number.
 
     Results whose C order is unknown for one example (`orders`) have unknown order for the batch.
     Derivatives do not warn, batched or not: branches that are not selected may be infinite.
+    What depends on the `name` of the axis is computed also where nothing batched enters it.
     """
     state = THREAD.state
-    saved, loud = (state.loc, state.via), True
+    saved, loud = (state.loc, state.via, state.mapped), True
+    state.mapped = name
     try:
         outer = state.via = replayed_by("vmap", state.via)
         with ExitStack() as quiet:
@@ -54,7 +72,8 @@ def run_batched(
                 if loud and via and not _DERIVED.isdisjoint(via):
                     quiet.enter_context(np.errstate(all="ignore"))
                     loud = False
-                if not any([type(k) is int and k in env for k in operands]):
+                over = name is not None and prim.meets_axes and name in used_axes(prim, params)
+                if not over and not any([type(k) is int and k in env for k in operands]):
                     continue  # unbatched: its value is known
                 pairs = [_pair(env, k, x) for k, x in zip(operands, values, strict=True)]
                 xs, dims = [x for x, _ in pairs], [d for _, d in pairs]
@@ -63,7 +82,7 @@ def run_batched(
                 )
                 if rule is None or isinstance(rule, Refusal):
                     raise missing_rule(prim, "batching rule", rule, record)
-                if not any([d is not None for d in dims]):
+                if not over and not any([d is not None for d in dims]):
                     rule = _once  # of results that turned out to be unbatched
                     params = {**params, "prim": prim}
                 state.loc, state.via = loc, passed_by(via, outer)
@@ -73,7 +92,7 @@ def run_batched(
                 else:
                     env[outs[0]] = (out, dim)
     finally:
-        state.loc, state.via = saved
+        state.loc, state.via, state.mapped = saved
     pairs = [_pair(env, x.index, x.value) if type(x) is Tracer else (x, None) for x in results]
     return [
         (laid_out(y, False) if type(y) is Tracer and not in_order else y, d)

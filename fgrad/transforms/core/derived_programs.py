@@ -21,8 +21,10 @@ from fgrad.ops.families import FLOATS
 from fgrad.ops.selected import ZERO, Selected, Support, Tangent, known_support, plain
 from fgrad.ops.shape import full
 from fgrad.trace import Builder, Tracer, Value, run, trace
+from fgrad.tracing.axes import open_axes, open_axis
 from fgrad.tracing.layouts import orders_known
-from fgrad.transforms.core.batching import Batched, run_batched
+from fgrad.tracing.thread_state import THREAD
+from fgrad.transforms.core.batching import Batched, batch_aval, run_batched
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.core.wrap import outside
 from fgrad.typing import PyTree
@@ -72,7 +74,7 @@ def derived_program(
         made_by = f"{by}({of.made_by})"
         return trace(fun, [a.strong() for a in avals], of.name, made_by).program
 
-    return of.derived(key, derive)
+    return of.derived((key, THREAD.state.mapped, open_axes()), derive)
 
 
 def covers(mask: Sequence[bool], wanted: Sequence[bool]) -> bool:
@@ -124,7 +126,8 @@ def jvp_program(program: Program, active: Mask, kinds: tuple[int, ...] | None = 
     if kinds is None:
         kinds = (DENSE,) * sum(active)
     given = kinds
-    return program.derived(("jvp", active, kinds), lambda: _jvp_program(program, active, given))
+    key = ("jvp", active, kinds, open_axes())
+    return program.derived(key, lambda: _jvp_program(program, active, given))
 
 
 def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpProgram:
@@ -216,7 +219,7 @@ def with_supports(
 
 def vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
     """The forward program with residuals, and the pullback to the inputs where `wanted`."""
-    return program.derived(("vjp", wanted), lambda: _vjp_programs(program, wanted))
+    return program.derived(("vjp", wanted, open_axes()), lambda: _vjp_programs(program, wanted))
 
 
 def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
@@ -259,29 +262,34 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
 
 
 def batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:
-    """The program on batches of `size`, with batched axes of the inputs at `dims`."""
-    return program.derived(("vmap", size, dims), lambda: _batched_program(program, size, dims))
+    """The program on batches of `size`, with batched axes of the inputs at `dims`; the batch is
+    along the axis whose batching rules run."""
+    key = ("vmap", size, dims, THREAD.state.mapped, open_axes())
+    return program.derived(key, lambda: _batched_program(program, size, dims))
 
 
 def _batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:
-    avals = [
-        a.strong() if d is None else Aval((*a.shape[:d], size, *a.shape[d:]), a.dtype)
-        for a, d in zip(program.in_avals, dims, strict=True)
-    ]
+    name = THREAD.state.mapped
+    pairs = zip(program.in_avals, dims, strict=True)
+    avals = [batch_aval(a, d, size, name) for a, d in pairs]
     out_dims: list[int | None] = []
 
     def batched(*values: Value) -> list[Value]:
         builder = Builder("vmap", program.name, eager=True)
-        with builder.running, builder:
+        with open_axis(name, size, builder), builder.running, builder:
+            differ = [
+                d is not None or name in a.varies
+                for a, d in zip(program.in_avals, dims, strict=True)
+            ]
             inputs = [
-                builder.input(v, None) if d is None else builder.input(None, a.strong())
-                for v, a, d in zip(values, program.in_avals, dims, strict=True)
+                builder.input(None, a.strong()) if w else builder.input(v, None)
+                for v, a, w in zip(values, program.in_avals, differ, strict=True)
             ]
             outs = [builder.lift(y) for y in run(program, inputs)]
         env: dict[int, Batched] = {
-            x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
+            x.index: (v, d) for x, v, d, w in zip(inputs, values, dims, differ, strict=True) if w
         }
-        pairs = run_batched(builder.records, env, outs, orders_known(outs), size)
+        pairs = run_batched(builder.records, env, outs, orders_known(outs), size, name)
         builder.release()
         out_dims.extend(d for _, d in pairs)
         return [y for y, _ in pairs]

@@ -17,13 +17,15 @@ from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import here, resolve
 from fgrad.errors import CustomRuleError, Row
-from fgrad.ir.aval import Aval, aval_of
+from fgrad.ir.aval import aval_of
 from fgrad.ir.order import Orders
 from fgrad.ir.primitive import Opaque, Primitive
 from fgrad.ir.program import Program
 from fgrad.ops.elementwise import convert_p, stop_gradient_p
 from fgrad.ops.families import batch_first
+from fgrad.ops.shape import index
 from fgrad.trace import Builder, Tracer, Value, bind, concrete, innermost, known_array, run
+from fgrad.tracing.axes import open_axis
 from fgrad.tracing.closed import own
 from fgrad.tracing.layouts import mark, orders_known
 from fgrad.tracing.readout import DIFFERENTIATING, depends_on_inputs
@@ -290,30 +292,31 @@ def trace_beneath(
 def mapped(
     fun: Callable[..., Sequence[Value]],
     size: int,
-    values: Sequence[Value],
-    dims: Sequence[int | None],
+    inputs: Sequence[tuple[Value, int | None, bool]],
     name: str,
+    axis: str | None,
 ) -> list[Batched]:
-    """The results of a function of flat values over a batch, and where their batched axes are."""
+    """The results of a function of flat values over a batch, and where their batched axes are.
+
+    Arguments:
+        inputs: values, their batched axes, and whether they may differ between examples, which
+            is only asked where the batch is along an axis with a name.
+    """
     builder = Beneath("vmap", name)
     try:
-        with builder.running, builder:
-            inputs = [
-                builder.input(v, None, is_weak(v)) if d is None else example_input(builder, v, d)
-                for v, d in zip(values, dims, strict=True)
+        with open_axis(axis, size, builder), builder.running, builder:
+            alone = [d is None and not (differs and axis) for _, d, differs in inputs]
+            given = [
+                builder.input(v, None, is_weak(v)) if a else example_input(builder, v, d, axis)
+                for (v, d, _), a in zip(inputs, alone, strict=True)
             ]
-            outs = [builder.lift(y) if is_value(y) else y for y in fun(*inputs)]
+            outs = [builder.lift(y) if is_value(y) else y for y in fun(*given)]
         env: dict[int, Batched] = {
-            x.index: (v, d) for x, v, d in zip(inputs, values, dims, strict=True) if d is not None
+            x.index: (v, d) for x, (v, d, _), a in zip(given, inputs, alone, strict=True) if not a
         }
-        return run_batched(builder.records, env, outs, orders_known(outs), size)
+        return run_batched(builder.records, env, outs, orders_known(outs), size, axis)
     finally:
         builder.release()
-
-
-def without_axis(aval: Aval, axis: int) -> Aval:
-    """The aval of one example of a batch."""
-    return Aval(aval.shape[:axis] + aval.shape[axis + 1 :], aval.dtype)
 
 
 def is_value(x: object) -> bool:
@@ -321,15 +324,29 @@ def is_value(x: object) -> bool:
     return isinstance(x, (Tracer, np.ndarray, np.generic))
 
 
-def batched_first(program: Program, size: int, dims: tuple[int | None, ...]) -> Program:
-    """A program on batches, all results of which have their batched axis first."""
+def batched_first(
+    program: Program,
+    size: int,
+    dims: tuple[int | None, ...],
+    differ: Sequence[bool] | None = None,
+) -> Program:
+    """A program on batches, whose results have their batched axis first: those that `differ`
+    between examples, all if it is not given."""
     derived = batched_program(program, size, dims)
-    if all([d == 0 for d in derived.dims]):
+    wanted = tuple([True] * len(derived.dims) if differ is None else differ)
+    if all([d == 0 if w else d is None for d, w in zip(derived.dims, wanted, strict=True)]):
         return derived.program
 
     def first(*values: Value) -> list[Value]:
-        pairs = zip(run(derived.program, values), derived.dims, strict=True)
-        return [batch_first(size, y, d) for y, d in pairs]
+        found: list[Value] = []
+        results = run(derived.program, values)
+        for y, d, w in zip(results, derived.dims, wanted, strict=True):
+            if not w and d is None:
+                found.append(y)
+                continue
+            batch = batch_first(size, y, d)
+            found.append(batch if w else index(batch, (0,)))
+        return found
 
-    key = ("batched first", size, dims)
+    key = ("batched first", size, dims, wanted)
     return derived_program(program, key, first, derived.program.in_avals, "vmap")

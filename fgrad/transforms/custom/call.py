@@ -32,11 +32,15 @@ from fgrad.ir.order import Orders
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program, Var
 from fgrad.ir.traits import Holds
+from fgrad.ops.families import batch_first
 from fgrad.ops.selected import Tangent
+from fgrad.ops.shape import index
 from fgrad.trace import Builder, Tracer, Value, bind, innermost, lasting
+from fgrad.tracing.axes import varies
 from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower
 from fgrad.tracing.readout import DIFFERENTIATING
+from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.core.arguments import refuse_edits, watched
 from fgrad.transforms.core.closure_capture import Variable, closing, may_close, variables_of
 from fgrad.transforms.core.outer_context import (
@@ -69,6 +73,46 @@ Pushed = Sequence[Tangent]
 Inner = TypeVar("Inner", bound="Rules")
 
 
+class Batch(NamedTuple):
+    """What a call is batched along.
+
+    `operands` and `results` say which may differ between examples: all, but for those that are the
+    same along an axis with a name, which have one value and one cotangent.
+    """
+
+    size: int
+    dims: tuple[int | None, ...]
+    axis: str | None
+    operands: tuple[bool, ...]
+    results: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, program: Program, size: int, dims: Sequence[int | None]) -> Batch:
+        """A batch along the axis whose batching rules run."""
+        axis = THREAD.state.mapped
+
+        def differ(avals: Sequence[Aval]) -> tuple[bool, ...]:
+            return tuple([axis is None or axis in aval.varies for aval in avals])
+
+        operands, results = differ(program.in_avals), differ(program.out_avals)
+        return cls(size, tuple(dims), axis, operands, results)
+
+    def differs(self, x: Value) -> bool:
+        """Whether a value of one example may differ between examples."""
+        return self.axis is None or self.axis in varies(x)
+
+    @staticmethod
+    def dims_of(differ: Sequence[bool]) -> list[int | None]:
+        """The batched axes of results."""
+        return [0 if d else None for d in differ]
+
+    def first(self, x: Value, dim: int | None, differs: bool) -> Value:
+        """A result with its batched axis first, if it has one."""
+        if differs:
+            return batch_first(self.size, x, dim)
+        return x if dim is None else index(batch_first(self.size, x, dim), (0,))
+
+
 class Rules(Call):
     """The rules for one call; the equation's operands are `n_captured` values that the function and
     its rules close over, then the leaves of its arguments."""
@@ -99,17 +143,18 @@ class Rules(Call):
         """The cotangents of the operands."""
         raise NotImplementedError
 
-    def over(self, size: int, dims: Sequence[int | None]) -> Rules:
-        """The rules for a batch, all results of which have their batched axis first."""
+    def over(self, batch: Batch) -> Rules:
+        """The rules for a batch, the results of which have their batched axis first."""
         raise NotImplementedError
 
     def batch(
         self, size: int, operands: Values, dims: Sequence[int | None], program: Program
     ) -> tuple[Values, Sequence[int | None]]:
         """The results of a batch, and where their batched axes are."""
-        derived = batched_first(program, size, tuple(dims))
-        outs = bind(custom_call_p, *operands, program=derived, rules=self.over(size, dims))
-        return outs, [0] * len(outs)
+        batch = Batch.of(program, size, dims)
+        derived = batched_first(program, size, tuple(dims), batch.results)
+        outs = bind(custom_call_p, *operands, program=derived, rules=self.over(batch))
+        return outs, batch.dims_of(batch.results)
 
     def refuse_captured(self, wanted: Sequence[bool]) -> None:
         """Raise where a derivative is asked for of what a custom function closes over."""
@@ -119,11 +164,11 @@ class Rules(Call):
 
 
 class BatchedRules(Rules, Generic[Inner]):
-    """Rules for a batch; all results have their batched axis first."""
+    """Rules for a batch; results that differ between examples have their batched axis first."""
 
-    def __init__(self, inner: Inner, size: int, dims: Sequence[int | None]) -> None:
-        self.inner, self.size = inner, size
-        self.dims = tuple(dims)
+    def __init__(self, inner: Inner, batch: Batch) -> None:
+        self.inner, self.over_what, self.size = inner, batch, batch.size
+        self.dims = batch.dims
         self.name, self.n_captured = inner.name, inner.n_captured
         self.origins = inner.origins
 

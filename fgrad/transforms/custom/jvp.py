@@ -20,7 +20,7 @@ from fgrad.ir.aval import Aval, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ops.elementwise import add
-from fgrad.ops.families import batch_first, zeros_like
+from fgrad.ops.families import zeros_like
 from fgrad.ops.selected import Tangent
 from fgrad.trace import Builder, Tracer, Value, run
 from fgrad.tracing.record import Record
@@ -31,6 +31,7 @@ from fgrad.transforms.core.outer_context import Beneath, mapped
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.core.wrap import as_value, is_weak, outside
 from fgrad.transforms.custom.call import (
+    Batch,
     BatchedRules,
     Pushed,
     RuledFunction,
@@ -203,9 +204,9 @@ class LinearRules(Rules):
         pulled = iter(pull_selected(saved.tape, given))
         return [next(pulled) if m else None for m in saved.mask]
 
-    def over(self, size: int, dims: Sequence[int | None]) -> Rules:
+    def over(self, batch: Batch) -> Rules:
         """The rules for a batch."""
-        return BatchedJvpRules(self, size, dims)
+        return BatchedJvpRules(self, batch)
 
 
 class JvpRules(UserRules, LinearRules):
@@ -279,7 +280,7 @@ class JvpRules(UserRules, LinearRules):
         if self.expected is None:
             return
         for k, (found, aval) in enumerate(zip(avals, self.expected, strict=True)):
-            if found != aval:
+            if not found.fits(aval):
                 raise self.refuse(
                     f"must return the result of {self.name} first",
                     f"result{_path(out_tree, k)} is {found}, but {self.name} returns {aval}",
@@ -313,7 +314,7 @@ class BatchedJvpRules(BatchedRules[LinearRules], LinearRules):
         self, captured: Values, primals: Values, tangents: Sequence[Value | None]
     ) -> tuple[list[Value], list[Value | None]]:
         """Results and their tangents."""
-        n, count = len(captured), len(captured) + len(primals)
+        n, count, batch = len(captured), len(captured) + len(primals), self.over_what
         active = [t is not None for t in tangents]
         has: list[bool] = []
 
@@ -325,9 +326,12 @@ class BatchedJvpRules(BatchedRules[LinearRules], LinearRules):
             return [*outs, *[t for t in pushed if t is not None]]
 
         values = [*captured, *primals, *[t for t in tangents if t is not None]]
-        all_dims = [*self.dims, *[d for d, a in zip(self.dims[n:], active, strict=True) if a]]
-        pairs = mapped(both, self.size, values, all_dims, self.name)
-        found = [batch_first(self.size, y, d) for y, d in pairs]
+        kinds = list(zip(self.dims, batch.operands, strict=True))
+        kinds += [kind for kind, a in zip(kinds[n:], active, strict=True) if a]
+        inputs = [(v, *kind) for v, kind in zip(values, kinds, strict=True)]
+        pairs = mapped(both, self.size, inputs, self.name, batch.axis)
+        differ = [*batch.results, *[d for d, h in zip(batch.results, has, strict=True) if h]]
+        found = [batch.first(y, d, k) for (y, d), k in zip(pairs, differ, strict=True)]
         pushed = iter(found[len(has) :])
         return found[: len(has)], [next(pushed) if h else None for h in has]
 

@@ -14,6 +14,7 @@ from typing import Protocol, overload
 
 from fgrad import tree
 from fgrad.base.kinds import is_list, is_tuple_like
+from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import CustomRuleError, MissingRuleError, Row
 from fgrad.ir.aval import Aval, aval_of
@@ -25,6 +26,7 @@ from fgrad.ops.shape import move_axis
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.control.common import known_values
+from fgrad.transforms.core.batching import example_aval
 from fgrad.transforms.core.derived_programs import zeros_of
 from fgrad.transforms.core.linear import check_linear
 from fgrad.transforms.core.outer_context import (
@@ -38,6 +40,7 @@ from fgrad.transforms.core.outer_context import (
 from fgrad.transforms.core.tape import Tape, pull
 from fgrad.transforms.core.wrap import as_value, is_weak
 from fgrad.transforms.custom.call import (
+    Batch,
     BatchedRules,
     Pushed,
     RuledFunction,
@@ -47,6 +50,8 @@ from fgrad.transforms.custom.call import (
 )
 from fgrad.transforms.custom.function import Split, called, described, fitted, line_of, prefixed
 from fgrad.typing import P, PyTree, R, R_co
+
+collectives = lazy_module("fgrad.ops.collectives")
 
 
 class CustomVjp(RuledFunction):
@@ -251,9 +256,9 @@ class ReverseRules(Rules):
             ),
         )
 
-    def over(self, size: int, dims: Sequence[int | None]) -> Rules:
+    def over(self, batch: Batch) -> Rules:
         """The rules for a batch."""
-        return BatchedVjpRules(self, size, dims)
+        return BatchedVjpRules(self, batch)
 
 
 class VjpRules(UserRules, ReverseRules):
@@ -318,7 +323,7 @@ class VjpRules(UserRules, ReverseRules):
 
     def _check(self, outs: Values) -> None:
         for k, (y, aval) in enumerate(zip(outs, self.expected or (), strict=False)):
-            if aval_of(y).strong() != aval:
+            if not aval_of(y).fits(aval):
                 assert self.out_tree is not None
                 path = tree.paths(tree.unflatten(self.out_tree, range(len(outs))))[k]
                 raise self.refuse_fwd(
@@ -394,7 +399,11 @@ class VjpRules(UserRules, ReverseRules):
                 f"that of {self.leaf_name(k)} is {text}",
             )
 
-        return fitted(ct, aval, refuse, f"a cotangent from bwd of {self.name}")
+        found = fitted(ct, aval, refuse, f"a cotangent from bwd of {self.name}")
+        missing = found.aval.varies - aval.varies if type(found) is Tracer else ()
+        for name in sorted(missing):  # the argument has one value, and so one cotangent
+            found = collectives.psum(found, name)
+        return found
 
     def refuse_bwd(self, headline: str, found: str) -> CustomRuleError:
         """The card for a `bwd` whose result does not fit."""
@@ -412,28 +421,33 @@ class BatchedVjpRules(BatchedRules[ReverseRules], ReverseRules):
     def forward(self, values: Values) -> tuple[list[Value], Residuals]:
         """Results and residuals."""
         counts: list[PyTree] = []
+        batch = self.over_what
 
         def flat(*inputs: Value) -> list[Value]:
             outs, residuals = self.inner.forward(inputs)
-            counts.extend([len(outs), residuals.token])
-            return [*outs, *residuals.arrays]
+            kept = residuals.arrays
+            counts.extend([len(outs), residuals.token, [batch.differs(x) for x in kept]])
+            return [*outs, *kept]
 
-        pairs = mapped(flat, self.size, values, self.dims, self.name)
-        count, token = counts
-        outs = [batch_first(self.size, y, d) for y, d in pairs[:count]]
+        given = list(zip(values, self.dims, batch.operands, strict=True))
+        pairs = mapped(flat, self.size, given, self.name, batch.axis)
+        count, token, apart = counts
+        differ = zip(pairs[:count], batch.results, strict=True)
+        outs = [batch.first(y, d, k) for (y, d), k in differ]
         kept = pairs[count:]
-        return outs, Residuals([x for x, _ in kept], (token, [d for _, d in kept]))
+        return outs, Residuals([x for x, _ in kept], (token, [d for _, d in kept], apart))
 
     def backward(
         self, token: PyTree, arrays: Values, cts: Sequence[Value | None], avals: Sequence[Aval]
     ) -> list[Value | None]:
         """A cotangent for each leaf of the arguments."""
-        inner_token, res_dims = token
-        dims, count = self.dims[self.n_captured :], len(arrays)
+        inner_token, res_dims, res_apart = token
+        dims, count, batch = self.dims[self.n_captured :], len(arrays), self.over_what
+        apart = batch.operands[self.n_captured :]
         active = [ct is not None for ct in cts]
         inner = [
-            a if d is None else Aval(a.shape[:d] + a.shape[d + 1 :], a.dtype)
-            for a, d in zip(avals, dims, strict=True)
+            example_aval(a, d, batch.axis if differs else None)
+            for a, d, differs in zip(avals, dims, apart, strict=True)
         ]
         has: list[bool] = []
 
@@ -445,14 +459,20 @@ class BatchedVjpRules(BatchedRules[ReverseRules], ReverseRules):
             return [x for x in found if x is not None]
 
         values = [*arrays, *[ct for ct in cts if ct is not None]]
-        all_dims = [*res_dims, *[0] * (len(values) - count)]
-        found = iter(mapped(flat, self.size, values, all_dims, self.name))
+        differ = [d for d, a in zip(batch.results, active, strict=True) if a]
+        all_dims = [*res_dims, *batch.dims_of(differ)]
+        inputs = list(zip(values, all_dims, [*res_apart, *differ], strict=True))
+        found = iter(mapped(flat, self.size, inputs, self.name, batch.axis))
         return [
-            self._placed(*next(found), to) if h else None for h, to in zip(has, dims, strict=True)
+            self._placed(*next(found), to, differs) if h else None
+            for h, to, differs in zip(has, dims, apart, strict=True)
         ]
 
-    def _placed(self, ct: Value, dim: int | None, to: int | None) -> Value:
-        """A cotangent with its batched axis where the argument has it, else summed."""
+    def _placed(self, ct: Value, dim: int | None, to: int | None, differs: bool) -> Value:
+        """A cotangent with its batched axis where the argument has it, else summed; that of an
+        argument that is the same along a named axis is the sum already."""
+        if not differs and dim is None:
+            return ct
         ct = batch_first(self.size, ct, dim)
         return reduce_sum(ct, (0,)) if to is None else move_axis(ct, 0, to)
 

@@ -200,7 +200,7 @@ class VmapRules(UserRules):
         outs = evaluate_beneath(flat, values, self.name).leaves
         for k, (y, aval, b) in enumerate(zip(outs, self.expected or (), found_flags, strict=True)):
             expected = Aval((size, *aval.shape), aval.dtype) if b else aval
-            if aval_of(y).strong() != expected:
+            if not aval_of(y).fits(expected):
                 raise self.refuse(
                     "must return the results of all examples",
                     f"result {k} is {aval_of(y).strong()}, but it must be {expected}",
