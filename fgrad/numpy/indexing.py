@@ -39,6 +39,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
+from fgrad.tracing.checks import checks
 from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import ArrayLike
 
@@ -397,6 +398,12 @@ def _end_of_ellipsis(index: tuple[Any, ...], ndim: int) -> int:
 
 def read(x: Value, index: Index, mode: str = "clip") -> Value:
     """The elements that a parsed index selects; `mode` is that of `gather`."""
+    if mode == "clip" and _is_block(x.shape, index):
+        sizes = [i.count if isinstance(i, Slice) else 1 for i in index.items]
+        block = ix.dynamic_slice(x, _starts(index), tuple(sizes))
+        return reshape(
+            block, tuple([sizes[p] if p is not None else 1 for p in index.layout if p != "i"])
+        )
     sliced = apply_slices(x, index)
     if not index.has_arrays:
         shape = [index.items[p].count if p is not None else 1 for p in index.layout if p != "i"]
@@ -420,6 +427,24 @@ def read(x: Value, index: Index, mode: str = "clip") -> Value:
     if order != sorted(order):
         out = sh.permute(out, tuple(order))
     return reshape(out, tuple(shape))
+
+
+def _is_block(shape: Shape, index: Index) -> bool:
+    """Whether an index is a part of some axes at places of others that are traced."""
+    items = list(zip(index.items, shape, strict=True))
+    slices = [(i, n) for i, n in items if isinstance(i, Slice)]
+    numbers = [i for i, _ in items if not isinstance(i, Slice)]
+    if not index.has_arrays or any([shape_of(i) for i in numbers]):
+        return False
+    return all([i.step == 1 and i.count for i, _ in slices]) and not all(
+        [i.is_full(n) for i, n in slices]
+    )
+
+
+def _starts(index: Index) -> list[Value]:
+    """Where a block begins along each axis."""
+    firsts = [i.start if isinstance(i, Slice) else i for i in index.items]
+    return [np.int64(i) if isinstance(i, int) else i for i in firsts]
 
 
 def apply_slices(x: Value, index: Index) -> Value:
@@ -478,7 +503,8 @@ def update(
         return reshape(update(wide, index, values, mode, bounds), x.shape)
     parsed = parse(x.shape, index, bounds)
     values = stored(values, x.dtype)
-    if not parsed.has_arrays:
+    checked = bounds == "raise" and mode == "set" and checks()  # else what is outside is dropped
+    if not parsed.has_arrays or (checked and _is_block(x.shape, parsed)):
         if mode != "set":
             values = COMBINE[mode](*broadcast((read(x, parsed), values)))
         return write_basic(x, parsed, values)
@@ -504,8 +530,7 @@ def write_basic(x: Value, index: Index, values: Value) -> Value:
     values = reshape(_stored(values, result, x), block)
     if block == x.shape:
         return fresh(values)
-    starts = [np.int64(i.start if isinstance(i, Slice) else i) for i in index.items]
-    return ix.dynamic_update(x, values, starts)
+    return ix.dynamic_update(x, values, _starts(index))
 
 
 def _stored(values: Value, shape: Shape, x: Value) -> Value:

@@ -133,3 +133,32 @@ def test_masks_need_values() -> None:
         _traced(lambda x: x[x > 0], X)
     with pytest.raises(TracedIndexError, match=r"np\.nonzero"):
         _traced(lambda x: np.nonzero(x)[0], X)
+
+
+def _column(a: Any, i: Any) -> Any:
+    for _ in range(1):  # so that it is checked, and writes a block
+        a[1:-1, i] = a[1:-1, i - 1] * 2 + a[i, 1:-1]
+        a[i, 2:] += a[0, 2:]
+    return a
+
+
+def test_parts_of_axes_at_traced_places_of_others_are_blocks() -> None:
+    x = np.random.default_rng(0).standard_normal((5, 5))
+    for i in (-2, 1, 2):
+        np.testing.assert_array_equal(fgrad.jit(_column)(x.copy(), i), _column(x.copy(), i))
+    with pytest.raises(IndexError):
+        fgrad.jit(_column)(x.copy(), 5)
+    gradient = fgrad.grad(lambda a, i: np.sum(np.sin(_column(a * 1, i))))
+    np.testing.assert_allclose(fgrad.jit(gradient)(x, 2), gradient(x, 2))
+    program = str(fgrad.make_program(fgrad.jit(_column))(x, np.int64(2)))
+    assert "dynamic_update" in program and "scatter" not in program
+
+
+def test_a_block_outside_is_dropped_where_nothing_is_checked() -> None:
+    def write(a: Any, i: Any) -> Any:
+        a = a * 1
+        a[1:-1, i] = 7.0
+        return a
+
+    x = np.zeros((4, 4))
+    np.testing.assert_array_equal(fgrad.jit(write, capture=False)(x, 9), x)

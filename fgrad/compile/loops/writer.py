@@ -356,7 +356,7 @@ class LoopWriter:
         saved = self.env
         self.env = dict(zip(program.inputs, inputs, strict=True))
         for var, array in program.consts:
-            self.env[var] = self.stored(self.constant(array))
+            self.env[var] = self.known(array)
         mutable = {v for v, x in self.env.items() if is_mutable(x)}
         eqns = ordered(program, mutable) if mutable else program.eqns
         last = _last_uses(program, eqns)
@@ -367,6 +367,12 @@ class LoopWriter:
         outs = [self.value(a) for a in program.outputs]
         self.env = saved
         return outs
+
+    def known(self, array: np.ndarray) -> Value:
+        """A constant; one number repeated takes no room, and zeros are seen to be zeros."""
+        if array.size and array.dtype.kind in KINDS and is_repeated(array):
+            return np.broadcast_to(np.int64(self.number(array.flat[0], array.dtype)), array.shape)
+        return self.stored(self.constant(array))
 
     def keep_old(self, eqn: Eqn, later: set[Var]) -> None:
         """Read what an equation may overwrite and others read afterwards, if it is small."""
@@ -405,6 +411,12 @@ def mapped(fun: Callable[..., int], *arrays: np.ndarray) -> np.ndarray:
 def settled(w: LoopWriter, x: Stored) -> Value:
     """A view; small parts of memory that changes are read at once."""
     return w.loaded(x) if is_mutable(x) and x.size <= MOST_CELLS else x
+
+
+def is_repeated(array: np.ndarray) -> bool:
+    """Whether all elements are one number, to the bit."""
+    first = array.flat[0].tobytes()
+    return array.tobytes() == first * array.size
 
 
 def is_mutable(x: Value) -> bool:
