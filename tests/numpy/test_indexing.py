@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fgrad.numpy  # noqa: F401  (installs the NumPy surface)
+import fgrad.numpy
 from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.ir.aval import aval_of
 from fgrad.trace import Builder, concrete, run, trace
