@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fgrad.base.gc_policy import modules_loading
+
+if TYPE_CHECKING:
+    import signal
+else:  # whose names are enumerations, which take half a millisecond and are not used here
+    import _signal as signal
 
 R = TypeVar("R")
 

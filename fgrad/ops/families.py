@@ -85,7 +85,7 @@ def elementwise(
         linear_in: the operands in which it is linear, as for a `Primitive`.
         finite, operator: the traits of these names.
     """
-    traits = traits._replace(finite=finite or traits.finite)
+    traits = traits._replace(finite=True) if finite else traits
     traits = traits if operator is None else traits._replace(operator=operator)
     prim = Primitive(name, traits, linear_in=linear_in, scalar=scalar or name, reads=reads)
     prim.evaluate(evaluate)
