@@ -444,7 +444,7 @@ def _is_block(shape: Shape, index: Index) -> bool:
 def _starts(index: Index) -> list[Value]:
     """Where a block begins along each axis."""
     firsts: list[Any] = [i.start if isinstance(i, Slice) else i for i in index.items]
-    return [np.int64(i) if isinstance(i, int) else i for i in firsts]
+    return [np.asarray(i, INT64)[()] if isinstance(i, int) else i for i in firsts]
 
 
 def apply_slices(x: Value, index: Index) -> Value:
