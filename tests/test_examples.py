@@ -17,9 +17,9 @@ from sources import ROOT
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def run_digits(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run examples/digits.py, with its figure in `out`."""
-    command = [sys.executable, str(ROOT / "examples/digits.py"), "--out", str(out), *options]
+def run_example(name: str, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run an example, with its figure in `out`."""
+    command = [sys.executable, str(ROOT / "examples" / name), "--out", str(out), *options]
     environment = {**os.environ, "FGRAD_CHECK": "1", "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(
         command, env=environment, capture_output=True, encoding="utf-8", timeout=300
@@ -27,7 +27,7 @@ def run_digits(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_digits(tmp_path: Path) -> None:
-    done = run_digits(tmp_path)
+    done = run_example("digits.py", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     text = done.stdout
     accuracy = re.search(r"test accuracy (\d\.\d+)\n", text)
@@ -43,10 +43,18 @@ def test_digits_from_a_file(tmp_path: Path) -> None:
     x, y = (digits.images * 255 / 16).astype(np.uint8), digits.target.astype(np.uint8)
     parts = {"x_train": x[:1400], "y_train": y[:1400], "x_test": x[1400:], "y_test": y[1400:]}
     np.savez(tmp_path / "data.npz", **parts)
-    done = run_digits(tmp_path, "--data", str(tmp_path / "data.npz"), "--epochs", "3")
+    done = run_example("digits.py", tmp_path, "--data", str(tmp_path / "data.npz"), "--epochs", "3")
     assert done.returncode == 1  # three epochs are not enough, and it says so
     assert "is below 0.96" in done.stdout
     assert (tmp_path / "digits.png").exists()
+
+
+def test_three_stars(tmp_path: Path) -> None:
+    done = run_example("three_stars.py", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.findall(r"masses (\S+) +(\S+) +(\S+)\n", done.stdout)[-1]
+    np.testing.assert_allclose([float(m) for m in found], [3.0, 1.0, 0.3], atol=0.05)
+    assert (tmp_path / "three_stars.png").read_bytes()[:8] == PNG
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
