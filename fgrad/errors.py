@@ -205,6 +205,13 @@ class TracedTextError(CaptureError):
     final = True
 
 
+class PythonNumberError(FgradError, ArithmeticError):
+    """A number of Python's that compiled code cannot have: of more than 64 bits, or of a kind that
+    depends on values."""
+
+    located = True
+
+
 class ShapeError(FgradError, ValueError):
     """The shapes of operands do not fit together."""
 

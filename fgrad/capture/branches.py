@@ -15,7 +15,7 @@ from fgrad.base.frames import is_defect
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
 from fgrad.capture.notes import note
-from fgrad.capture.raising import is_raised, record_raised
+from fgrad.capture.raising import record_raised
 from fgrad.capture.state import Cells, is_internal
 from fgrad.capture.values import (
     UNDEFINED,
@@ -36,6 +36,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.numpy.promote import convert
 from fgrad.ops import control
+from fgrad.ops.checked import is_raised
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.assign import root_of
 from fgrad.tracing.budget import spend

@@ -25,7 +25,8 @@ from fgrad.capture.values import is_unknown, is_weak
 from fgrad.errors import ArgumentError
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import weakened
-from fgrad.trace import Tracer, innermost
+from fgrad.numpy.python_numbers import has_value, in_domain, whole
+from fgrad.trace import Tracer, concrete, innermost
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import innermost_body
 from fgrad.tracing.readout import differentiator
@@ -58,7 +59,7 @@ def float_(*args: object) -> object:
 def int_(*args: Any) -> Any:
     """`int`: towards zero."""
     if len(args) == 1 and is_unknown(args[0]) and args[0].dtype.kind == "f":
-        return _number(builtins.int, np.dtype(np.int64), (np.trunc(args[0]),))
+        return _number(builtins.int, np.dtype(np.int64), (np.trunc(whole(args[0])),))
     return _number(builtins.int, np.dtype(np.int64), args)
 
 
@@ -212,30 +213,40 @@ def dict_(*args: object, **kwargs: object) -> object:
     return made(builtins.dict(*args, **kwargs))
 
 
-def divmod_(a: Any, b: Any) -> Any:
-    """`divmod`."""
-    return (a // b, a % b) if has_tracer((a, b)) else divmod(a, b)
-
-
 def round_(x: Any, ndigits: Any = None) -> Any:
     """`round`: an integer, or a number with some digits."""
     if not is_unknown(x):
         return builtins.round(x, ndigits) if ndigits is not None else builtins.round(x)
     if ndigits is not None:
         return np.round(x, ndigits)
+    if x.dtype.kind == "f":
+        x = whole(x)
     return weakened(np.round(x).astype(np.int64).twin())
 
 
 # --- math -----------------------------------------------------------------------------------------
 
 
-def _of_math(plain: Function, ufunc: Function) -> Function:
+def _of_math(plain: Function, ufunc: Function, bad: tuple[float, ...] = ()) -> Function:
     def of(*args: Any) -> Any:
         if not has_tracer(args):
             return plain(*args)
-        return weakened(ufunc(*[_as_float(x) for x in args]))
+        xs = _as_floats(plain, args)
+        if len(xs) == 1:
+            return weakened(ufunc(in_domain(plain, xs[0])))
+        out = weakened(ufunc(*xs))
+        return has_value(plain, xs, out, bad) if bad else out
 
     return of
+
+
+def _as_floats(plain: Function, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a function of `math`; its error if they are known and have none."""
+    xs = tuple([_as_float(x) for x in args])
+    known = [concrete(x) if isinstance(x, Tracer) else x for x in xs]
+    if not any([x is None for x in known]):
+        plain(*known)
+    return xs
 
 
 def _as_float(x: Any) -> Any:
@@ -248,8 +259,12 @@ def _as_float(x: Any) -> Any:
 def _log(x: Any, base: Any = None) -> Any:
     if not has_tracer((x, base)):
         return math.log(x) if base is None else math.log(x, base)
-    found = np.log(_as_float(x))
-    return weakened(found if base is None else found / np.log(_as_float(base)))
+    xs = _as_floats(math.log, (x,) if base is None else (x, base))
+    parts = [
+        weakened(np.log(in_domain(math.log, y))) if isinstance(y, Tracer) else math.log(y)
+        for y in xs
+    ]
+    return parts[0] if base is None else parts[0] / parts[1]
 
 
 def _whole(plain: Function, ufunc: Function) -> Function:
@@ -283,10 +298,13 @@ _UFUNCS = {
 }  # fmt: skip
 
 
+_BAD = {"pow": (-1.0, 0.5), "fmod": (1.0, 0.0)}
+
+
 def _math_table() -> dict[object, Function]:
     table: dict[object, Function] = {math.log: _log, math.fsum: _fsum}
     for name, ufunc in _UFUNCS.items():
-        table[getattr(math, name)] = _of_math(getattr(math, name), ufunc)
+        table[getattr(math, name)] = _of_math(getattr(math, name), ufunc, _BAD.get(name, ()))
     for name, ufunc in {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}.items():
         table[getattr(math, name)] = _whole(getattr(math, name), ufunc)
     for name, ufunc in {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}.items():
@@ -380,7 +398,7 @@ def _table() -> dict[object, Function]:
         reversed: iteration.reversed_, float: float_, int: int_, bool: bool_, complex: complex_,
         max: _largest(max, np.greater), min: _largest(min, np.less), sum: sum_, any: any_,
         all: all_, isinstance: isinstance_, print: print_, list: list_, dict: dict_,
-        len: len_, np.isscalar: isscalar_, type: type_, divmod: divmod_, round: round_,
+        len: len_, np.isscalar: isscalar_, type: type_, round: round_,
         np.ndarray: ndarray_,
     }  # fmt: skip
     table |= {getattr(np, name): _buffer(name) for name in BUFFERS}

@@ -19,13 +19,11 @@ from fgrad.capture.state import Again, Peel
 from fgrad.capture.values import is_unknown, scalar_truth
 from fgrad.config import config
 from fgrad.errors import CaptureError, TracedArrayError, TracedBoolError, TracedIndexError
-from fgrad.ops.checked import located, require
+from fgrad.ops.checked import LINE, located, raised, require
 from fgrad.trace import Tracer, innermost
 from fgrad.tracing.carried import Written
-from fgrad.tracing.checks import used_line
 from fgrad.tracing.thread_state import THREAD, Handlers
 
-_LINE = "line of `raise`"  # where an exception keeps the line
 _OF_TRACING = (
     Again, CaptureError, Peel, TracedArrayError, TracedBoolError, TracedIndexError, Written,
 )  # fmt: skip
@@ -44,24 +42,9 @@ def assert_(test: Callable[[], object], message: Callable[[], object] | None) ->
         require(scalar_truth(found), located(_plain(error)))
 
 
-def raised(error: Any) -> Any:
-    """What `raise` raises: in a body that is traced, an exception with its line."""
-    if THREAD.state.bodies:
-        if isinstance(error, type) and issubclass(error, Exception):
-            error = error()
-        if isinstance(error, Exception):
-            error.__dict__[_LINE] = used_line()
-    return error
-
-
-def is_raised(error: Exception) -> bool:
-    """Whether an exception comes of `raise` or `assert` in the user's code."""
-    return _LINE in error.__dict__
-
-
 def record_raised(error: Exception) -> None:
     """Record that an exception is raised here when the program runs."""
-    require(np.bool_(False), located(_plain(error), error.__dict__.pop(_LINE)))
+    require(np.bool_(False), located(_plain(error), error.__dict__.pop(LINE)))
 
 
 def _plain(error: Exception) -> Exception:

@@ -20,6 +20,18 @@ from fgrad.numpy.promote import (
     user_line,
     weakened,
 )
+from fgrad.numpy.python_numbers import (
+    DIVMOD,
+    FLOORDIV,
+    MOD,
+    TRUEDIV,
+    base_of_power,
+    checked_power,
+    exponent,
+    shift_left,
+    shift_right,
+    whole,
+)
 from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
 from fgrad.ops import elementwise as ew
 from fgrad.ops.families import bound_by
@@ -44,6 +56,8 @@ COMPARE: dict[str, tuple[str, Function]] = {
     "eq": ("equal", ew.eq), "ne": ("not_equal", ew.ne), "lt": ("less", ew.lt),
     "le": ("less_equal", ew.le), "gt": ("greater", ew.gt), "ge": ("greater_equal", ew.ge),
 }  # fmt: skip
+DIVISORS = {"truediv": TRUEDIV, "floordiv": FLOORDIV, "mod": MOD}
+SHIFTS = {"lshift": shift_left, "rshift": shift_right}
 BITWISE = {
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
     "lshift": "left_shift", "rshift": "right_shift",
@@ -60,8 +74,9 @@ def python_integer(x: ArrayLike) -> Any:
     return int(x) if isinstance(x, bool) else x
 
 
-def _operator(general: Function, counts: bool) -> Function:
-    """The general form of a binary operator; `counts` if Python takes bools as integers."""
+def _operator(general: Function, counts: bool, second: Function | None = None) -> Function:
+    """The general form of a binary operator; `counts` if Python takes bools as integers; `second`
+    gives the second one of Python's numbers, where it is checked."""
 
     def operator(x: ArrayLike, y: ArrayLike) -> Value:
         if not isinstance(x, _OPERANDS) or not isinstance(y, _OPERANDS):
@@ -70,6 +85,8 @@ def _operator(general: Function, counts: bool) -> Function:
         if is_weak(x) and is_weak(y):
             if counts:
                 x, y = python_integer(x), python_integer(y)
+            if second is not None:
+                y = second(x, y)
             return weakened(general(x, y))
         return general(x, y)
 
@@ -106,9 +123,7 @@ def pow_operator(x: Tracer, n: int, modulo: None = None) -> Value:
     kind = type(n)
     if (kind is int or kind is float) and x.dtype.kind == "f":
         out = x.builder.record(ew.mul_p, (x, x), {}) if n == 2 else _scalar_power(x, n)
-        if x.weak:
-            weakened(out)
-        return out
+        return checked_power(x, n, weakened(out)) if x.weak else out
     base: Value = x
     if kind is int and n < 0 and x.weak:
         base = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
@@ -118,7 +133,17 @@ def pow_operator(x: Tracer, n: int, modulo: None = None) -> Value:
         power = concrete(n)
         if power is not None and power < 0:
             base = weakened(ew.convert(python_integer(x), np.dtype(np.float64)))
-    return _pow_general(base, n)
+    return _python_power(base, n)
+
+
+def _python_power(x: ArrayLike, n: ArrayLike) -> Value:
+    """x ** n; Python's numbers are checked."""
+    if not (is_weak(x) and is_weak(n)):
+        return _pow_general(x, n)
+    x, n = python_integer(x), python_integer(n)
+    if "f" in [dtype_of(x).kind, dtype_of(n).kind]:
+        return checked_power(x, n, _pow_general(x, n))
+    return _pow_general(base_of_power(x, n), exponent(x, n))
 
 
 def _scalar_power(x: Tracer, n: float) -> Value:
@@ -135,7 +160,7 @@ def rpow_operator(x: Tracer, base: ArrayLike) -> Value:
         power = concrete(x)
         if power is not None and power < 0:
             base = float(base)
-    return _pow_general(base, x)
+    return _python_power(base, x)
 
 
 # --- unary ----------------------------------------------------------------------------------------
@@ -168,7 +193,7 @@ def _rounded(function: Function) -> Function:
     def operator(x: Tracer) -> Value:
         if x.shape:
             raise ArgumentError("only arrays of rank 0 can be converted to Python integers")
-        rounded = function(x) if x.dtype.kind in "fV" else x
+        rounded = function(whole(x)) if x.dtype.kind in "fV" else x
         return weakened(bind(ew.convert_p, rounded, dtype=np.dtype(np.int64)))
 
     return operator
@@ -220,18 +245,20 @@ def check_cast(x: Value, dtype: np.dtype) -> None:
 def _table() -> dict[str, Function]:
     table: dict[str, Function] = {}
     for name, (ufunc, direct) in (ARITHMETIC | COMPARE).items():
-        general = _operator(GENERAL[ufunc], counts=name in ARITHMETIC)
+        second = DIVISORS.get(name)
+        general = _operator(GENERAL[ufunc], name in ARITHMETIC, second)
         general = _repeating(general) if name == "mul" else general
         prim = bound_by(direct)
-        operator = table[f"__{name}__"] = fast_binary(prim, general)
+        operator = table[f"__{name}__"] = fast_binary(prim, general, second)
         if name in ARITHMETIC:
-            table[f"__r{name}__"] = fast_reflected(prim, general)
+            table[f"__r{name}__"] = fast_reflected(prim, general, second)
             table[f"__i{name}__"] = _in_place(operator)
     for name, ufunc in BITWISE.items():
-        operator = table[f"__{name}__"] = _operator(GENERAL[ufunc], counts="shift" in name)
+        shift = SHIFTS.get(name)
+        operator = table[f"__{name}__"] = _operator(GENERAL[ufunc], shift is not None, shift)
         table[f"__r{name}__"] = _reflected(operator)
         table[f"__i{name}__"] = _in_place(operator)
-    divide = _operator(GENERAL["divmod"], counts=True)
+    divide = _operator(GENERAL["divmod"], True, DIVMOD)
     table |= {
         "__pow__": pow_operator,
         "__rpow__": rpow_operator,

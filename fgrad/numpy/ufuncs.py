@@ -203,10 +203,11 @@ def fast_unary(apply: Function, general: Function, kinds: str = "f") -> Function
     return function
 
 
-def fast_binary(prim: Primitive, general: Function) -> Function:
+def fast_binary(prim: Primitive, general: Function, second: Function | None = None) -> Function:
     """Record the primitive at once for a floating point tracer and a partner that agrees with it.
 
-    The result is weak if both operands are: this is Python's operator, not the ufunc.
+    The result is weak if both operands are: this is Python's operator, not the ufunc.  `second`
+    gives the second one of Python's numbers, where it is checked.
     """
     apply = binary_door(prim)
 
@@ -223,11 +224,12 @@ def fast_binary(prim: Primitive, general: Function) -> Function:
                     if b.dtype is dtype:
                         if b.shape != a.shape:
                             return _spread_apply(apply, x, y, a.shape, b.shape)
-                        out = apply(x, y)
-                        if x.weak and y.weak:
-                            weakened(out)
-                        return out
+                        if not (x.weak and y.weak):
+                            return apply(x, y)
+                        return weakened(apply(x, y if second is None else second(x, y)))
             elif kind is float or kind is int:
+                if y == 0 and second is not None and x.weak:
+                    second(x, y)
                 out = apply(x, dtype.type(y))
                 if x.weak:
                     weakened(out)
@@ -251,7 +253,7 @@ def _spread_apply(apply: Function, x: Value, y: Value, a: Shape, b: Shape) -> Va
     return apply(x, y)
 
 
-def fast_reflected(prim: Primitive, general: Function) -> Function:
+def fast_reflected(prim: Primitive, general: Function, second: Function | None = None) -> Function:
     """Like `fast_binary` for a number on the left: `2.0 - x`."""
     apply = binary_door(prim)
 
@@ -260,10 +262,9 @@ def fast_reflected(prim: Primitive, general: Function) -> Function:
         if kind is float or kind is int:
             dtype = x.dtype
             if dtype.kind == "f":
-                out = apply(dtype.type(y), x)
-                if x.weak:
-                    weakened(out)
-                return out
+                if not x.weak:
+                    return apply(dtype.type(y), x)
+                return weakened(apply(dtype.type(y), x if second is None else second(y, x)))
         return general(y, x)
 
     return function

@@ -31,6 +31,7 @@ from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import Operand
 
 NEGATIVE_POWER = ValueError("Integers to negative integer powers are not allowed.")
+LINE = "line of `raise`"  # where an exception keeps the line
 MOST_RAISED = 4096  # exceptions of users that are kept for the programs that raise them
 _RAISED: dict[str, BaseException] = {}  # by their texts
 
@@ -86,6 +87,21 @@ def located(error: Exception, where: str = "") -> str:
             card.final = True  # the handler would catch what plain tracing raises
             raise card
     return text_of(error, where or used_line())
+
+
+def raised(error: Any) -> Any:
+    """What `raise` raises: in a body that is traced, an exception with its line."""
+    if THREAD.state.bodies:
+        if isinstance(error, type) and issubclass(error, Exception):
+            error = error()
+        if isinstance(error, Exception):
+            error.__dict__[LINE] = used_line()
+    return error
+
+
+def is_raised(error: Exception) -> bool:
+    """Whether an exception comes of `raise` or `assert` in the user's code."""
+    return LINE in error.__dict__
 
 
 def failure(text: str) -> BaseException:

@@ -386,7 +386,8 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
         w.predicate = w.b.both(predicate, goes)
     outs = w.program(s.written(carries), [*s.body_consts, *given])
     w.predicate = predicate
-    _break_if_failed(w, position)
+    if not _counts(s):
+        _break_if_failed(w, position)
     ended = _updated(w, carries, outs)
     w.b.close()
     return [_result(w, c, y, 0) for c, y in zip(carries, ended, strict=True)]
@@ -395,6 +396,23 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
 def break_if(w: LoopWriter, stop: int) -> None:
     """End the innermost loop if `stop` holds."""
     w.b.frames[-1].body.append(Break(stop))
+
+
+def _counts(s: While) -> bool:
+    """Whether a loop ends whatever it computes: it counts up to a number that stays."""
+    first = len(s.cond_consts)
+    carried, made = list(s.cond.inputs[first:]), definitions(s.cond.eqns)
+    left: list[Atom] = [s.cond.outputs[0]]
+    while left:
+        eqn = made.get(left.pop())  # type: ignore[arg-type]
+        if eqn is not None and eqn.prim is prims.and_:
+            left += eqn.inputs
+        elif eqn is not None and eqn.prim is prims.lt and eqn.inputs[0] in carried:
+            k = carried.index(eqn.inputs[0])  # type: ignore[arg-type]
+            stays = isinstance(eqn.inputs[1], Lit) or eqn.inputs[1] in s.cond.inputs[:first]
+            if stays and (counter_step(s.body, s.carried[k], s.body.outputs[k]) or 0) > 0:
+                return True
+    return False
 
 
 def _break_if_failed(w: LoopWriter, position: int) -> None:

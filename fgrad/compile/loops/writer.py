@@ -122,7 +122,7 @@ class LoopWriter:
         self.versions: dict[str, int] = {}  # how often a buffer was written
         self.homes: dict[Var, Stored] = {}  # where results should be written
         self.predicate: int | None = None  # of all writes to memory
-        self.failures: dict[tuple[str, np.dtype], str] = {}  # accumulators of what has failed
+        self.failures: dict[str, str] = {}  # accumulators of what has failed
         self.extents: tuple[int, ...] = ()  # of the lanes
         self.lane = AffineIndex()  # the lane that code is written for, among all
         self.around = builder.depth  # the loops around it
@@ -296,40 +296,29 @@ class LoopWriter:
 
     def note(self, message: str, condition: int) -> None:
         """Remember where a condition holds: an error with this message, once the kernel has run."""
-        guarded = condition
-        if self.predicate is not None:
-            guarded = self.b.op("and", BOOL, self.predicate, condition)
-        self._note(message, guarded, BOOL)
+        ones, zero = self.number(-1, INT64), self.number(0, INT64)
+        self.note_nonzero(message, self.b.op("select", INT64, condition, ones, zero))
 
     def note_nonzero(self, message: str, id: int) -> None:
-        """The same where an int64 is not 0, which takes no comparison."""
+        """The same where an int64 is not 0: masks take fewer instructions than truth values."""
         if self.predicate is not None:
             id = self.b.op("select", INT64, self.predicate, id, self.number(0, INT64))
-        self._note(message, id, INT64)
-
-    def _note(self, message: str, id: int, dtype: np.dtype) -> None:
-        acc = self.failures.get((message, dtype))
+        acc = self.failures.get(message)
         if acc is None:
-            start: object = False if dtype == BOOL else 0
-            acc = self.b.accumulator_around("or", dtype, start, self.around)
-            self.failures[message, dtype] = acc
+            acc = self.b.accumulator_around("or", INT64, 0, self.around)
+            self.failures[message] = acc
         self.b.update(acc, id)
 
     def failed(self, among: Collection[str]) -> list[int]:
         """Whether checks have failed, for each of some accumulators."""
-        found = []
-        for (_, dtype), acc in self.failures.items():
-            if acc in among:
-                id = self.b.read(acc)
-                if dtype == INT64:
-                    id = self.b.op("ne", BOOL, id, self.number(0, INT64))
-                found.append(id)
-        return found
+        zero = self.number(0, INT64)
+        accs = [acc for acc in self.failures.values() if acc in among]
+        return [self.b.op("ne", BOOL, self.b.read(acc), zero) for acc in accs]
 
     def flags(self) -> list[tuple[str, Var]]:
         """What has failed: for each message an array with a number for each lane."""
         found: list[tuple[str, Var]] = []
-        for (message, _), acc in self.failures.items():
+        for message, acc in self.failures.items():
             flag = Var(Aval(self.extents or (1,), INT64))
             (failed,) = self.failed([acc])
             failed = self.b.op("convert", INT64, failed)
