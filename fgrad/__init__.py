@@ -108,6 +108,7 @@ _LAZY = {
 _MODULES = (
     "checkpoint_policies",
     "debug",
+    "distributed",
     "errors",
     "lax",
     "nn",

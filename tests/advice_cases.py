@@ -15,7 +15,8 @@ import scipy.special
 
 import fgrad
 import fgrad.numpy as fnp
-from fgrad import lax
+from fgrad import distributed, lax
+from fgrad.distributed import P
 
 X = np.array([1.0, 2.0, 3.0])
 MASKED = np.ma.masked_array(X, X == 2)
@@ -438,6 +439,23 @@ MENDED: dict[str, dict[str, Mended]] = {
         "or pass an array": Mended(
             lambda: fgrad.jit(lambda x, n: x * n[1])(X, np.array([1, 2])),
             2 * X,
+        ),
+    },
+    "result_that_differs_between_places": {
+        "out_specs=P('data')": Mended(
+            lambda: distributed.shard_map(
+                np.sin, mesh=distributed.simulate(data=3), in_specs=P("data"), out_specs=P("data")
+            )(X),
+            np.sin(X),
+        ),
+        "return lax.pmean": Mended(
+            lambda: distributed.shard_map(
+                lambda x: lax.pmean(np.mean(x), "data"),
+                mesh=distributed.simulate(data=3),
+                in_specs=P("data"),
+                out_specs=P(),
+            )(X),
+            2.0,
         ),
     },
     "sum_over_an_axis_that_is_not_there": {

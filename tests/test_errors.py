@@ -19,6 +19,8 @@ import scipy.special
 import scipy.stats
 
 import fgrad
+from fgrad import distributed
+from fgrad.distributed import P
 from fgrad.errors import FgradError
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "errors"
@@ -411,6 +413,16 @@ def sum_in_a_branch_that_not_all_take() -> Any:
         return fgrad.lax.cond(x > 1.5, lambda y: fgrad.lax.psum(y, "batch"), np.sin, x)
 
     return fgrad.vmap(f, axis_name="batch")(X)
+
+
+def result_that_differs_between_places() -> Any:
+    def mean(x: Any) -> Any:
+        return np.mean(x)
+
+    sharded = distributed.shard_map(
+        mean, mesh=distributed.simulate(data=3), in_specs=P("data"), out_specs=P()
+    )
+    return sharded(X)
 
 
 CASES = [

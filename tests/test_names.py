@@ -62,6 +62,7 @@ PUBLIC = [
 MODULES = [
     "checkpoint_policies",
     "debug",
+    "distributed",
     "errors",
     "lax",
     "nn",
