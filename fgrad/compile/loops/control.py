@@ -25,10 +25,11 @@ from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_muta
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
+from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.traits import CONTROL
 from fgrad.ir.walk import cost_of, definitions
 from fgrad.ops import primitives as prims
+from fgrad.ops.counters import counter_step
 
 UNROLLED = 128  # scalar operations of an inner loop that is written out
 CHEAP_BRANCH = 64  # cost of a branch that is computed even if it is not chosen
@@ -58,23 +59,6 @@ def weight_of(program: Program) -> int:
 def has_loops(program: Program) -> bool:
     """Whether a program holds loops or branches."""
     return any([eqn.prim.holds in CONTROL for eqn in program.eqns])
-
-
-def counter_step(program: Program, given: Var, result: Atom) -> int | None:
-    """The number that every step adds to an integer carry."""
-    if given.aval.shape or given.aval.dtype != INT64:
-        return None
-    if result is given:
-        return 0
-    eqn = definitions(program.eqns).get(result) if isinstance(result, Var) else None
-    if eqn is None or eqn.prim not in (prims.add, prims.sub):
-        return None
-    a, b = eqn.inputs
-    if a is not given or not isinstance(b, Lit):
-        a, b = (b, a) if eqn.prim is prims.add else (a, b)
-    if a is not given or not isinstance(b, Lit):
-        return None
-    return int(b.value) if eqn.prim is prims.add else -int(b.value)
 
 
 def stays_in_memory(program: Program, given: Var, size: int) -> bool:

@@ -48,6 +48,24 @@ def _comparison(test: Callable[[int, int], bool | None]) -> Callable[..., int | 
     return rule
 
 
+def _larger(w: LoopWriter, x: int, y: int) -> int | None:
+    places = _affine(w, x, y)
+    limits = None if places is None else w.limits(total(places, (1, -1)))
+    if limits is None:
+        return None
+    return x if limits[0] >= 0 else y if limits[1] <= 0 else None
+
+
+def _smaller(w: LoopWriter, x: int, y: int) -> int | None:
+    larger = _larger(w, x, y)
+    return None if larger is None else y if larger == x else x
+
+
+def _clip(w: LoopWriter, x: int, low: int, high: int) -> int | None:
+    larger = _larger(w, x, low)
+    return None if larger is None else _smaller(w, larger, high)
+
+
 def _select(w: LoopWriter, c: int, x: int, y: int) -> int | None:
     number = w.numbers.get(c)
     if number is not None:
@@ -81,6 +99,9 @@ INTEGER_RULES: dict[str, Callable[..., int | None]] = {
     "ne": _comparison(
         lambda low, high: False if low == high == 0 else True if low > 0 or high < 0 else None
     ),
+    "max": _larger,
+    "min": _smaller,
+    "clip": _clip,
     "select": _select,
     "and": lambda w, x, y: _logic(w, x, y, False),
     "or": lambda w, x, y: _logic(w, x, y, True),

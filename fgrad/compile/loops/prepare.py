@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
 from fgrad.compile.loops.accumulate import accumulate
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
@@ -12,6 +14,7 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_complex import legalize_complex
 from fgrad.compile.passes.simplify import simplify
+from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import has_effect
@@ -25,10 +28,41 @@ def prepared(program: Program) -> Program:
         found = program
         for rewrite in (inline_calls, dce, cse, legalize_complex, fold, simplify, cse, dce):
             found = rewrite(found)
-        return dce(without_unread(accumulate(found, prepared)))
+        return with_counters(dce(without_unread(accumulate(found, prepared))))
 
     found = program.derived("prepared", prepare)
     return found.derived("prepared", lambda: found) if found is not program else found
+
+
+def with_counters(program: Program) -> Program:
+    """The program with constants 0, 1, 2, ... that loops walk as equations, whose elements loops
+    know by their place."""
+    items = [
+        (a, eqn)
+        for eqn in program.eqns
+        if eqn.prim is prims.scan
+        for a in eqn.inputs[eqn.params["n_consts"] + eqn.params["n_carry"] :]
+    ]
+    arrays = dict(program.consts) if items else {}
+    made: dict[Var, Eqn] = {}
+    for atom, eqn in items:
+        array = arrays.get(atom)  # type: ignore[call-overload]
+        if isinstance(atom, Var) and atom not in made and array is not None and _counts(array):
+            params = Params({"shape": array.shape, "dtype": INT64, "axis": 0})
+            made[atom] = Eqn(prims.iota, (), params, (atom,), eqn.loc, eqn.via)
+    if not made:
+        return program
+    consts = tuple([pair for pair in program.consts if pair[0] not in made])
+    return program.replace(consts=consts, eqns=(*made.values(), *program.eqns))
+
+
+def _counts(array: np.ndarray) -> bool:
+    return (
+        array.dtype == INT64
+        and array.ndim == 1
+        and 0 < array.size == array[-1] + 1
+        and bool(np.array_equal(array, np.arange(array.size)))
+    )
 
 
 def without_unread(program: Program) -> Program:

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from fgrad.compile.kernel.affine import AffineIndex
-from fgrad.compile.kernel.ir import Loop
-from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
 from fgrad.compile.loops.integers import INTEGER_RULES
 from fgrad.compile.loops.loop_indexing import (
@@ -86,26 +83,26 @@ def _by_vectors(w: LoopWriter, scalar: str, ids: np.ndarray, dtype: np.dtype) ->
     id = w.b.op(scalar, dtype, w.b.load(given.buffer, place, mutable=True))
     w.b.store(made.buffer, place, id)
     w.b.close()
-    loop = w.b.frames[-1].body[-1]
-    assert isinstance(loop, Loop)
-    w.b.frames[-1].body[-1] = loop._replace(lanes=VECTOR_BYTES // dtype.itemsize)
+    w.b.widen(dtype)
     return w.loaded(w.written(made)).reshape(ids.shape)
 
 
 def scalar_rule(w: LoopWriter, scalar: str, dtype: np.dtype) -> Callable[..., int]:
     """The function of ids that writes one operation."""
     composed = COMPOSED.get(scalar)
-    if composed is not None:
-        return lambda *ids: composed(w.b, dtype, *ids)
-    if scalar not in SCALAR_OPS:
+    if composed is None and scalar not in SCALAR_OPS:
         raise TooLarge
+
+    def plain(*ids: int) -> int:
+        return w.b.op(scalar, dtype, *ids) if composed is None else composed(w.b, dtype, *ids)
+
     known = INTEGER_RULES.get(scalar)
     if known is None:
-        return lambda *ids: w.b.op(scalar, dtype, *ids)
+        return plain
 
     def integer(*ids: int) -> int:
         found = known(w, *ids)
-        return w.b.op(scalar, dtype, *ids) if found is None else found
+        return plain(*ids) if found is None else found
 
     return integer
 
@@ -255,15 +252,13 @@ def iota(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
         id = w.b.index(lanes[axis])
         id = id if dtype == INT64 else w.b.op("convert", dtype, id)
         return [np.broadcast_to(np.int64(id), shape)]
+    if len(shape) == 1:
+        return [Counting(shape[0], dtype)]  # so that loops find the place along it
     if shape[axis] > MOST_CELLS:
-        return [Counting(shape[0], dtype)] if len(shape) == 1 else _too_large()
+        raise TooLarge
     ids = np.array([w.number(k, dtype) for k in range(shape[axis])], np.int64)
     ones = [n if k == axis else 1 for k, n in enumerate(shape)]
     return [np.broadcast_to(ids.reshape(ones), shape)]
-
-
-def _too_large() -> Any:
-    raise TooLarge
 
 
 def windows(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:

@@ -27,7 +27,8 @@ from fgrad.compile.kernel.affine import (
 )
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.cost import weight
-from fgrad.compile.kernel.ir import Load, Ref, Statement
+from fgrad.compile.kernel.ir import Load, Loop, Ref, Statement
+from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.loops.find_batch_axes import LaneWhile
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Update, Value
 from fgrad.ir.aval import BOOL, INT64, Aval
@@ -83,6 +84,12 @@ class LoopBuilder(KernelBuilder):
             return s
 
         return super()._emit(key, depth, typed)
+
+    def widen(self, dtype: np.dtype) -> None:
+        """Make the loop that was closed last one of vectors."""
+        loop = self.frames[-1].body[-1]
+        assert isinstance(loop, Loop)
+        self.frames[-1].body[-1] = loop._replace(lanes=VECTOR_BYTES // dtype.itemsize)
 
     def dtype_of(self, id: int) -> np.dtype:
         """The dtype of a value."""
@@ -252,6 +259,8 @@ class LoopWriter:
                 raise TooLarge
         elif not isinstance(x, Stored) and (not isinstance(x, np.ndarray) or any(x.strides)):
             raise TooLarge
+        if target.is_contiguous() and not self.lanes and self._fill_by_vectors(target, x):
+            return
         depth = self.b.depth
         places = self.b.open_all(target.shape, "serial")
         if isinstance(x, Stored):
@@ -262,6 +271,22 @@ class LoopWriter:
         to = total((target.base, *places), (1, *target.strides))
         self.b.store(target.buffer, to, id, "set", self.predicate)
         self.b.close_to(depth)
+
+    def _fill_by_vectors(self, target: Stored, x: Stored | np.ndarray) -> bool:
+        """The same where both follow one another: whether it was done."""
+        if isinstance(x, Stored) and (not x.is_contiguous() or x.buffer == target.buffer):
+            return False
+        if self.predicate is not None:
+            return False
+        at = self.b.open(target.size, "parallel")
+        if isinstance(x, Stored):
+            id = self.b.load(x.buffer, total((x.base, at), (1, 1)), mutable=x.version is not None)
+        else:
+            id = int(x.flat[0])
+        self.b.store(target.buffer, total((target.base, at), (1, 1)), id, "set", None)
+        self.b.close()
+        self.b.widen(target.dtype)
+        return True
 
     def written(self, target: Stored) -> Stored:
         """The view after a write to its buffer."""

@@ -19,9 +19,10 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
-from fgrad.ir.walk import definitions, programs_in, resolve_atom, resolve_operands
+from fgrad.ir.walk import programs_in, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
 from fgrad.ops.checked import has_checks
+from fgrad.ops.counters import counter_step, same_integer
 from fgrad.typing import EqnParams
 
 _MOST_SCANNED = 1 << 16  # elements of a constant whose least and largest are found
@@ -377,7 +378,7 @@ def _carries(
     for k, (v, out) in enumerate(zip(inputs, body.outputs, strict=False)):
         first = given[n_consts + k]
         if first is not None:
-            step = 0 if out is v else _step_of(body, v, out)
+            step = counter_step(body, v, out)
             carry[k] = _counted(first, step, length, carry[k], (limits or {}).get(k))
     return _stable(body, given, n_consts, carry)
 
@@ -399,31 +400,6 @@ def _counted(
     high = first.high if step <= 0 else limit.high
     after = Range(low + min(step, 0), high + max(step, 0))
     return Range(low, high) if low <= high and after.within(whole) else whole
-
-
-def _step_of(body: Program, carried: Var, out: Atom) -> int | None:
-    """The number that a body adds to a carry; None if it does something else."""
-    defined = definitions(body.eqns)
-    eqn = defined.get(cast("Var", _same_integer(out, defined)))
-    if eqn is None or eqn.prim not in (prims.add, prims.sub):
-        return None
-    x, y = [_same_integer(a, defined) for a in eqn.inputs]
-    if x is not carried and eqn.prim is prims.add:
-        x, y = y, x
-    if x is not carried or not isinstance(y, Lit):
-        return None
-    return int(y.value) if eqn.prim is prims.add else -int(y.value)
-
-
-def _same_integer(atom: Atom, defined: Mapping[Var, Eqn]) -> Atom:
-    """What an integer was before conversions to the dtype that it has."""
-    eqn = defined.get(atom) if isinstance(atom, Var) else None
-    while eqn is not None and eqn.prim is prims.convert:
-        (x,) = eqn.inputs
-        if x.aval.dtype != atom.aval.dtype:
-            break
-        atom, eqn = x, defined.get(x) if isinstance(x, Var) else None
-    return atom
 
 
 def _stable(
@@ -473,7 +449,7 @@ def _bounds(cond: Program, given: Ranges, n_consts: int) -> dict[int, Range]:
                 continue
             test = _TESTS[made.prim]
             for a, kept in zip(made.inputs, (test.left(x, y), test.right(x, y)), strict=True):
-                a = _same_integer(a, walk.made_by)
+                a = same_integer(a, walk.made_by)
                 if a in carries:
                     k = carries.index(cast("Var", a))
                     found[k] = _both(found[k], kept) if k in found else kept

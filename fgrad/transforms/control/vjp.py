@@ -30,6 +30,7 @@ from fgrad.transforms.control.common import (
     some,
     split_list,
 )
+from fgrad.transforms.control.counters import Uncounted, uncounted
 from fgrad.transforms.control.recompute import economical
 from fgrad.transforms.control.second_order import pull_role
 from fgrad.transforms.control.selected import (
@@ -150,6 +151,14 @@ def _forward_scan(
     return results, SavedScan(programs, wanted, tuple(stacked), residuals)
 
 
+class WithoutCounters(NamedTuple):
+    """A loop without its counters, its operands, and what it saved."""
+
+    plain: Uncounted
+    operands: Values
+    saved: SavedScan | WithoutCounters
+
+
 def _wanted_of_scan(mask: Sequence[bool], body: Program, n_consts: int, n_carry: int) -> Mask:
     """All inexact carries: a cotangent of one step's result may reach any of them."""
     stop = n_consts + n_carry
@@ -159,7 +168,13 @@ def _wanted_of_scan(mask: Sequence[bool], body: Program, n_consts: int, n_carry:
 
 def _save_scan(
     values: Values, traced: Sequence[bool], params: EqnParams
-) -> tuple[tuple[Value, ...], SavedScan]:
+) -> tuple[tuple[Value, ...], SavedScan | WithoutCounters]:
+    known = not any([concrete(v) is None for v in values])
+    plain = None if known else uncounted(values, params)
+    if plain is not None:
+        operands = plain.operands(values, plain.numbers())
+        outs, saved = _save_scan(operands, plain.operands(traced, False), plain.params)
+        return plain.results(outs), WithoutCounters(plain, operands, saved)
     wanted = _wanted_of_scan(traced, params["body"], params["n_consts"], params["n_carry"])
     return _forward_scan(values, wanted, params)
 
@@ -243,7 +258,12 @@ def _pull_scan(
 ) -> list[Tangent]:
     body: Program = params["body"]
     n_consts, n_carry, length = params["n_consts"], params["n_carry"], params["length"]
-    saved: SavedScan | None = params.get("saved")
+    saved: SavedScan | WithoutCounters | None = params.get("saved")
+    if isinstance(saved, WithoutCounters):
+        plain = saved.plain
+        inner = {**plain.params, "saved": saved.saved}
+        within = plain.operands(wanted, False)
+        return plain.expanded(_pull_scan(plain.carries(cts), within, saved.operands, None, inner))
     if saved is None or not covers(saved.wanted, wanted):
         known = known_values(values, _operand_avals(params))
         mask = _wanted_of_scan(wanted, body, n_consts, n_carry)
@@ -319,12 +339,12 @@ class Counted(NamedTuple):
     """A loop whose steps could be counted, as a scan and what that saved."""
 
     params: EqnParams
-    saved: SavedScan
+    saved: SavedScan | WithoutCounters
 
 
 def _save_while(
     values: Values, traced: Sequence[bool], params: EqnParams
-) -> tuple[tuple[Value, ...], SavedScan | Counted | Kept | None]:
+) -> tuple[tuple[Value, ...], SavedScan | WithoutCounters | Counted | Kept | None]:
     if params["max_steps"] is not None:
         return _save_scan(values, traced, _bounded(params))
     if params["role"] is not None:
@@ -365,7 +385,7 @@ def _pull_while(
     outs: Sequence[Value],
     params: EqnParams,
 ) -> list[Tangent]:
-    saved: SavedScan | Counted | Kept | None = params.get("saved")
+    saved: SavedScan | WithoutCounters | Counted | Kept | None = params.get("saved")
     if params["max_steps"] is not None:
         return _pull_scan(cts, wanted, values, outs, {**_bounded(params), "saved": saved})
     role, n_cond = params["role"], params["n_cond"]
