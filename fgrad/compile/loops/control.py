@@ -25,7 +25,7 @@ from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_muta
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import CONTROL
 from fgrad.ir.walk import cost_of, definitions
 from fgrad.ops import primitives as prims
