@@ -13,6 +13,7 @@ import numpy as np
 
 from fgrad.base.frames import is_defect
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.source import here, resolve
 from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
 from fgrad.capture.notes import note
 from fgrad.capture.raising import record_raised
@@ -104,6 +105,9 @@ class _Branches:
 
     def run(self, then: Block, other: Block) -> None:
         """Record the choice, and bind the variables to its results."""
+        for root in self.roots:
+            if not _is_reachable(root):
+                raise Written(root)
         try:
             for _ in range(MOST_ATTEMPTS):
                 try:
@@ -271,7 +275,7 @@ class _Results:
 
     def _add(self, prim: Primitive, x: Atom, params: dict[str, Any], aval: Aval) -> Var:
         out = Var(aval.strong())
-        self.eqns.append(Eqn(prim, (x,), Params(params), (out,)))
+        self.eqns.append(Eqn(prim, (x,), Params(params), (out,), resolve(here())))
         return out
 
     def program(self, outs: tuple[Atom, ...]) -> TracedProgram:

@@ -8,6 +8,7 @@ argument is traced, Python's own function is called.
 from __future__ import annotations
 
 import builtins
+import cmath
 import functools
 import math
 import types
@@ -21,11 +22,13 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
 from fgrad.capture.ragged import Ragged
-from fgrad.capture.values import is_unknown, is_weak
+from fgrad.capture.rounding import round_
+from fgrad.capture.values import PYTHON_NUMBERS, is_unknown, is_weak
 from fgrad.errors import ArgumentError
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import weakened
 from fgrad.numpy.python_numbers import has_value, in_domain, whole
+from fgrad.ops import erf_gamma, special_functions
 from fgrad.trace import Tracer, concrete, innermost
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import innermost_body
@@ -108,18 +111,38 @@ def of_dtype(kind: type) -> Function:
 
 
 def _largest(plain: Function, ufunc: Function) -> Function:
-    """`max` and `min`: `b if b > a else a`, from the left."""
+    """`max` and `min`: `b if b > a else a`, from the left; `b if key(b) > key(a)`, with a key."""
 
-    def of(*args: Any, **kwargs: Any) -> Any:
+    def of(*args: Any, key: Any = None, **kwargs: Any) -> Any:
         items = args if len(args) != 1 else tuple(args[0])
-        if kwargs or not any([is_unknown(x) for x in items]):
-            return plain(*args, **kwargs) if len(args) != 1 else plain(items, **kwargs)
-        if any([np.shape(x) not in ((), (1,)) for x in items]):
+        keys = items if key is None else tuple([key(x) for x in items])
+        if not any([is_unknown(x) for x in keys]):
+            return plain(*(args if len(args) != 1 else (items,)), key=key, **kwargs)
+        if any([np.shape(x) not in ((), (1,)) for x in keys]):
             raise ValueError("The truth value of an array with more than one element is "
                              "ambiguous. Use a.any() or a.all()")  # fmt: skip
-        return functools.reduce(lambda a, b: _chosen(ufunc(b, a), b, a), items)
+        if any([not isinstance(x, (Tracer, *PYTHON_NUMBERS, np.generic)) for x in items]):
+            raise not_recorded(f"{plain.__name__}() of what are no numbers, by traced keys")
+        found, best = items[0], keys[0]
+        for x, k in zip(items[1:], keys[1:], strict=True):
+            is_better = ufunc(k, best)
+            found, best = _chosen(is_better, x, found), _chosen(is_better, k, best)
+        return found
 
     return of
+
+
+def sorted_(items: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
+    """`sorted` of numbers."""
+    found = list(items)
+    if not any([is_unknown(x) for x in found]):
+        return builtins.sorted(found, key=key, reverse=reverse)
+    if key is not None or any([np.shape(x) for x in found]):
+        raise not_recorded("sorted() of traced values by a key, or of arrays")
+    weak = all([is_weak(x) for x in found])
+    ordered = np.sort(np.stack([np.negative(x) if reverse else x for x in found]))
+    ordered = -ordered if reverse else ordered
+    return made([weakened(x) if weak else x for x in ordered])
 
 
 def _chosen(test: Any, a: Any, b: Any) -> Any:
@@ -203,6 +226,11 @@ def type_(*args: object) -> object:
     return type(x.dtype.type(0).item()) if x.weak else x.dtype.type
 
 
+def class_of(x: Any) -> Any:
+    """`x.__class__`."""
+    return type_(x) if isinstance(x, Tracer) else x.__class__
+
+
 def list_(*args: object) -> object:
     """`list`."""
     return made(builtins.list(*args))
@@ -211,17 +239,6 @@ def list_(*args: object) -> object:
 def dict_(*args: object, **kwargs: object) -> object:
     """`dict`."""
     return made(builtins.dict(*args, **kwargs))
-
-
-def round_(x: Any, ndigits: Any = None) -> Any:
-    """`round`: an integer, or a number with some digits."""
-    if not is_unknown(x):
-        return builtins.round(x, ndigits) if ndigits is not None else builtins.round(x)
-    if ndigits is not None:
-        return np.round(x, ndigits)
-    if x.dtype.kind == "f":
-        x = whole(x)
-    return weakened(np.round(x).astype(np.int64).twin())
 
 
 # --- math -----------------------------------------------------------------------------------------
@@ -294,15 +311,35 @@ _UFUNCS = {
     "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "pow": np.power, "fabs": np.abs,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "hypot": np.hypot, "copysign": np.copysign, "fmod": np.fmod,
-    "degrees": np.degrees, "radians": np.radians,
+    "degrees": np.degrees, "radians": np.radians, "erf": erf_gamma.erf,
+    "erfc": erf_gamma.erfc, "lgamma": erf_gamma.lgamma, "gamma": special_functions.gamma,
 }  # fmt: skip
+_COMPLEX = ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt")  # functions of `cmath`
+
+
+def _of_cmath(plain: Function, ufunc: Function) -> Function:
+    def of(x: Any) -> Any:
+        return weakened(ufunc(complex_(x))) if isinstance(x, Tracer) else plain(x)
+
+    return of
+
+
+def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> Any:
+    if not has_tracer((a, b, rel_tol, abs_tol)):
+        return math.isclose(a, b, rel_tol=rel_tol, abs_tol=abs_tol)
+    a, b = _as_float(a), _as_float(b)
+    largest = np.maximum(np.abs(a), np.abs(b))
+    room = np.maximum(rel_tol * largest, abs_tol)
+    return (a == b) | ((np.abs(a - b) <= room) & np.isfinite(largest))
 
 
 _BAD = {"pow": (-1.0, 0.5), "fmod": (1.0, 0.0)}
 
 
 def _math_table() -> dict[object, Function]:
-    table: dict[object, Function] = {math.log: _log, math.fsum: _fsum}
+    table: dict[object, Function] = {math.log: _log, math.fsum: _fsum, math.isclose: _isclose}
+    for name in _COMPLEX:
+        table[getattr(cmath, name)] = _of_cmath(getattr(cmath, name), getattr(np, name))
     for name, ufunc in _UFUNCS.items():
         table[getattr(math, name)] = _of_math(getattr(math, name), ufunc, _BAD.get(name, ()))
     for name, ufunc in {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}.items():
@@ -396,7 +433,8 @@ def _table() -> dict[object, Function]:
     table: dict[object, Function] = {
         range: iteration.range_, enumerate: iteration.enumerate_, zip: iteration.zip_,
         reversed: iteration.reversed_, float: float_, int: int_, bool: bool_, complex: complex_,
-        max: _largest(max, np.greater), min: _largest(min, np.less), sum: sum_, any: any_,
+        max: _largest(max, np.greater), min: _largest(min, np.less), sum: sum_,
+        sorted: sorted_, any: any_,
         all: all_, isinstance: isinstance_, print: print_, list: list_, dict: dict_,
         len: len_, np.isscalar: isscalar_, type: type_, round: round_,
         np.ndarray: ndarray_,

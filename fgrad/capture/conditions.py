@@ -12,6 +12,7 @@ from fgrad.capture.branches import if_
 from fgrad.capture.state import Cells
 from fgrad.capture.values import is_unknown, scalar_truth
 from fgrad.trace import Tracer
+from fgrad.tracing.capturing import not_recorded
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
@@ -88,6 +89,21 @@ def either(test: object, one: Thunk, two: Thunk) -> object:
 
     if_(test, then, other, ("result",), (), (), Cells(("result",), then))
     return result
+
+
+def is_(a: Any, b: Any) -> bool:
+    """`a is True`, of a traced value, which may be Python's or NumPy's."""
+    for x in (a, b):
+        if is_unknown(x) and x.dtype == bool:
+            card = not_recorded("`is True` or `is False` of a traced value; write `x` or `not x`")
+            card.final = True  # plain Python finds that a tracer is not True
+            raise card
+    return a is b
+
+
+def is_not(a: Any, b: Any) -> bool:
+    """`a is not True`."""
+    return not is_(a, b)
 
 
 def chained(left: Any, *rest: Any) -> Any:

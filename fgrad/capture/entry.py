@@ -25,8 +25,9 @@ from fgrad.tracing.capturing import rolls
 
 convert = lazy_module("fgrad.capture.operators")
 
+_TESTS = ("JUMP", "FOR_ITER", "UNARY_NOT", "IS_OP", "TO_BOOL")
 _JUMPS = frozenset(
-    [code for name, code in opcode.opmap.items() if "JUMP" in name or "FOR_ITER" in name]
+    [code for name, code in opcode.opmap.items() if any([part in name for part in _TESTS])]
 )
 _LOAD_GLOBAL = opcode.opmap["LOAD_GLOBAL"]
 _NAME_SHIFT = int(sys.version_info >= (3, 11))  # the lowest bit says what it is read for
@@ -73,6 +74,8 @@ def _is_familiar(name: str, scope: dict[str, Any], is_read: bool) -> bool:
     if name in _MADE:
         return False
     value = scope.get(name, scope)
+    if name == "__class__":
+        return False
     if value is not scope:
         return _is_left_alone(value)
     if is_read:

@@ -93,7 +93,11 @@ class Expressions(ast.NodeTransformer):
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if len(node.ops) == 1:
-            return self.generic_visit(node)
+            self.generic_visit(node)
+            if not _is_flag(node):
+                return node
+            name = "is_" if isinstance(node.ops[0], ast.Is) else "is_not"
+            return placed(operator_call(name, node.left, node.comparators[0]), node)
         self._refuse_bindings(node)
         self.generic_visit(node)
         rest = [
@@ -108,7 +112,13 @@ class Expressions(ast.NodeTransformer):
         if any([isinstance(part, ast.NamedExpr) for part in own_nodes([node])]):
             raise Unconvertible("`:=` stands in a condition")
 
-    # Elements.
+    # Attributes and elements.
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr == "__class__" and isinstance(node.ctx, ast.Load):
+            return placed(operator_call("class_", node.value), node)
+        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
@@ -242,6 +252,13 @@ class Expressions(ast.NodeTransformer):
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
         node.args.defaults = [self.visit(d) for d in node.args.defaults]
         return self.function(node)
+
+
+def _is_flag(node: ast.Compare) -> bool:
+    """Whether it is `x is True` or the like."""
+    constants = [x.value for x in (node.left, *node.comparators) if isinstance(x, ast.Constant)]
+    is_identity = isinstance(node.ops[0], (ast.Is, ast.IsNot))
+    return is_identity and any([isinstance(x, bool) for x in constants])
 
 
 def _needs_operator(target: ast.expr) -> bool:

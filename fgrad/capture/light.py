@@ -77,6 +77,13 @@ class _Calls(ast.NodeTransformer):
             return node
         return self.generic_visit(node)
 
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        self.generic_visit(node)
+        if node.attr != "__class__" or not isinstance(node.ctx, ast.Load):
+            return node
+        self.count += 1
+        return _operator("class_", node.value)
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if self._matters(node.func):
@@ -105,7 +112,7 @@ class _Calls(ast.NodeTransformer):
 
 
 _HARMLESS = frozenset({
-    "len", "range", "enumerate", "zip", "reversed", "tuple", "abs", "slice", "type", "getattr",
+    "len", "range", "enumerate", "zip", "reversed", "tuple", "abs", "slice", "getattr",
     "hasattr", "callable", "id", "repr", "str", "next", "iter", "sorted", "print", "ValueError",
     "TypeError",
 })  # fmt: skip

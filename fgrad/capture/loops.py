@@ -205,6 +205,9 @@ class _Rolled:
 
     def _attempts(self) -> bool:
         plan = Plan(self.cells, self.guessed, self.sole)
+        for root in plan.roots:
+            if not _is_own(root):
+                raise Written(root)
         for _ in range(MOST_ATTEMPTS):
             try:
                 done = self._attempt(plan)

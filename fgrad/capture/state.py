@@ -343,7 +343,8 @@ class Plan:
         if written and (outside or shared):
             raise Exchanged(f"{written[0][0]} is written and bound anew, and has another name")
         if shared:
-            outside = {**self._exchanged(given, made), **outside}
+            for name, roots in self._exchanged(given, made).items():
+                outside[name] = [*outside.get(name, ()), *roots]
         return outside
 
     def _exchanged(

@@ -21,6 +21,7 @@ from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.readout import number_of
 from fgrad.tracing.tables import numpy_functions
+from fgrad.tracing.trace_errors import needs_value
 from fgrad.typing import ArrayLike, Casting, DTypeLike, Order
 
 
@@ -153,7 +154,32 @@ SAME_FUNCTION = (
 )  # fmt: skip
 
 
+def _hash(x: Tracer) -> int:
+    """No key of a dictionary: keys are found by their values."""
+    raise needs_value("key", x)
+
+
+def _is_integer(x: Tracer) -> Callable[[], Value]:
+    """`x.is_integer` of a number."""
+    _check_number(x, "is_integer", "f")
+    return lambda: np.isfinite(x) & (np.floor(x) == x)
+
+
+def _bit_length(x: Tracer) -> Callable[[], Value]:
+    """`n.bit_length` of one of Python's integers."""
+    _check_number(x, "bit_length", "i" if x.weak else "")
+    return lambda: np.sum(np.abs(x) >> np.arange(63) != 0)
+
+
+def _check_number(x: Tracer, name: str, kinds: str) -> None:
+    if x.shape or x.memory is not None or x.dtype.kind not in kinds:
+        raise AttributeError(f"'Tracer' object has no attribute {name!r}", name=name, obj=x)
+
+
 METHODS: dict[str, object] = {
+    "__hash__": _hash,
+    "is_integer": property(_is_integer),
+    "bit_length": property(_bit_length),
     **OPERATORS,
     "__getitem__": getitem,
     "__matmul__": _matmul,

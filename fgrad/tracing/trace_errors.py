@@ -101,6 +101,16 @@ NEEDS = {
             *_ONLY_JIT,
         ),
     ),
+    "key": _Need(
+        TracedArrayError,
+        "A traced value is no key of a dictionary, and no member of a set.",
+        (
+            ("write", "counts[k] += 1                      counts = np.zeros(n), an array"),
+            ("write", "np.bincount(x, minlength=n)         instead of counting in a dictionary"),
+            ("write", "np.any(x == items)                  instead of `x in set_of_items`"),
+            *_ONLY_JIT,
+        ),
+    ),
     "array": _Need(
         TracedArrayError,
         "NumPy needed a plain array from a traced array.",

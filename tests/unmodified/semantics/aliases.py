@@ -85,3 +85,40 @@ def view_of_the_last_turn_is_written_in_the_next(m):
         for i in range(5, -1, -1):
             v = m[min(i, 1), 1:]
     return m
+
+
+@case(A([1.0, 2.0, 3.0]), A([[4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]), 6)
+@case(A([1.0, 2.0, 3.0]), A([[4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]), 1)
+def row_at_times_or_the_other_array(x, m, k):
+    y = x * 0.5
+    u, c = y, 0
+    for i in range(k):
+        if i % 2 == 0 and c % 3 == 1:
+            u = m[-1 - i % 2]
+    y[:2] = np.array([9.0, 0.5])
+    return y, u
+
+
+@case(A([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 3, 0.5)
+@case(A([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), 3, 0.9)
+def rows_are_written_in_nested_while_loops(m, k, a):
+    y, i = np.zeros(6), 0
+    while i < 7 and a < 0.7:
+        i += 1
+        for u in m[1:]:
+            j = 0
+            while j < k and y[i % 6] < 0.3:
+                j += 1
+                u[0] = np.sin(a)
+    return m
+
+
+@case(A([1.0, 2.0, 3.0]), 2)
+@case(A([1.0, 2.0, 3.0]), 5)
+def integer_in_one_branch_of_two(y, k):
+    s = 0
+    if k > 3:
+        pass
+    elif y[2] < 7.0:
+        s = y[0]
+    return s, y

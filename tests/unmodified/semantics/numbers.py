@@ -168,7 +168,7 @@ def largest_of_a_loop_with_nan(x):
 @case(1.0, 1.0, smooth=False)
 @case(3.0, 2.0)
 def min_and_max(x, y):
-    return max(x, y, 1.5), min([x, y, 0.5]), max(x, 2), min((x, y), default=0)
+    return max(x, y, 1.5), min([x, y, 0.5]), max(x, 2.0), min((x, y), default=0)
 
 
 @case(3.0, 2.0)
@@ -478,3 +478,49 @@ def integer_is_a_truth_value(n):
     if n:
         r = 5
     return r, not n, bool(n), n and 7, n or 9
+
+
+@case(1.0, loose=True)
+@case(3.0, loose=True)
+def larger_one_is_an_integer(x):
+    return max(x, 2)
+
+
+@case(2.0, 0.3)
+def sorted_numbers(x, y):
+    a, b, c = sorted([x, y, 1.0])
+    return a - 2 * b + 3 * c, sorted((x, y), reverse=True)
+
+
+@case(2.5, smooth=False)
+@case(-0.45, smooth=False)
+@case(1.005, smooth=False)
+@case(1e22, smooth=False)
+@case(-0.0, smooth=False)
+@case(0.285, smooth=False)
+@case(float("inf"), smooth=False)
+@case(123456789.125, smooth=False)
+@case(4503599627370496.5, smooth=False)
+def rounding_as_decimals_are(x):
+    return round(x, 2), round(x, 1), round(x, -1), round(x, 0), round(-x, 3), 1 / round(x + 1, 5)
+
+
+@case(12345.0, smooth=False)
+@case(25.0, smooth=False)
+@case(35.0, smooth=False)
+@case(-15.000000000000002, smooth=False)
+def rounding_to_tens(x):
+    return round(x, -1), round(x, -2), round(x, -5)
+
+
+@case(2.0, True, smooth=False)
+@case(2.0, False, smooth=False)
+def flag_decides_by_identity(x, flag):
+    return x if flag is True else -x
+
+
+@case(7, smooth=False)
+@case(0, smooth=False)
+@case(-1024, smooth=False)
+def lengths_of_integers(n):
+    return n.bit_length(), (n + 1).bit_length(), (3 * n).bit_length()
