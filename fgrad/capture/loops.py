@@ -20,6 +20,7 @@ from fgrad.base.frames import is_defect
 from fgrad.capture.aliases import is_some
 from fgrad.capture.branches import if_, raised_here
 from fgrad.capture.iteration import Steps, steps_of
+from fgrad.capture.loop_equations import looped, scanned
 from fgrad.capture.notes import note
 from fgrad.capture.state import Again, Cells, Outcome, Peel, Plan, is_internal
 from fgrad.capture.values import (
@@ -36,7 +37,6 @@ from fgrad.ir.aval import INT64, Aval, varying
 from fgrad.ir.program import Program
 from fgrad.ir.traits import CONTROL
 from fgrad.numpy.promote import reshape, strong
-from fgrad.ops import control
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.axes import settled, varies
 from fgrad.tracing.budget import check_size, spend
@@ -487,57 +487,6 @@ def _stepped(
 
 def _plain(x: Any) -> Value:
     return x if isinstance(x, np.ndarray) else np.asarray(x)[()]
-
-
-def scanned(traced: TracedProgram, count: int, start: Sequence[Value]) -> list[Value]:
-    """The last values of what is carried, after a known number of steps."""
-    program, kept, changed = _split(traced)
-    first = len(traced.captured)
-    consts = [*traced.captured, *[start[k] for k in kept]]
-    body = _reordered(program, first, kept, changed, True)
-    outs = control.scan(body, count, False, consts, [start[k] for k in changed], [])
-    return _merged(outs, start, kept, changed)
-
-
-def looped(test: TracedProgram, traced: TracedProgram, start: Sequence[Value]) -> list[Value]:
-    """The last values of what is carried, for as long as a test holds."""
-    program, kept, changed = _split(traced)
-    constants = [start[k] for k in kept]
-    outs = control.while_loop(
-        _reordered(test.program, len(test.captured), kept, changed, False),
-        _reordered(program, len(traced.captured), kept, changed, True),
-        [*test.captured, *constants],
-        [*traced.captured, *constants],
-        [start[k] for k in changed],
-    )
-    return _merged(outs, start, kept, changed)
-
-
-def _split(traced: TracedProgram) -> tuple[Program, list[int], list[int]]:
-    """The carries that a body returns as they are, and the others."""
-    program, first = traced.program, len(traced.captured)
-    carried = program.inputs[first:]
-    kept = [k for k, x in enumerate(carried) if program.outputs[k] is x]
-    return program, kept, [k for k in range(len(carried)) if k not in kept]
-
-
-def _reordered(
-    program: Program, first: int, kept: Sequence[int], changed: Sequence[int], is_body: bool
-) -> Program:
-    """A program that takes what stays before what changes, and returns the latter."""
-    carried = program.inputs[first:]
-    order = [carried[k] for k in (*kept, *changed)]
-    outputs = tuple([program.outputs[k] for k in changed]) if is_body else program.outputs
-    return program.replace(inputs=(*program.inputs[:first], *order), outputs=outputs)
-
-
-def _merged(
-    outs: Sequence[Value], start: Sequence[Value], kept: Sequence[int], changed: Sequence[int]
-) -> list[Value]:
-    new = list(start)
-    for k, x in zip(changed, outs, strict=True):
-        new[k] = x
-    return new
 
 
 def finish(

@@ -54,8 +54,8 @@ def scalar_truth(x: Tracer) -> Any:
             "The truth value of an array with more than one element is ambiguous. "
             "Use a.any() or a.all()"
         )
-    x = reshape(x, ())
-    return x if x.dtype == bool else x != 0
+    number: Any = reshape(x, ())
+    return number if number.dtype == bool else number != 0
 
 
 def is_weak(x: object) -> bool:

@@ -113,12 +113,12 @@ def rows_are_written_in_nested_while_loops(m, k, a):
     return m
 
 
-@case(A([1.0, 2.0, 3.0]), 2)
-@case(A([1.0, 2.0, 3.0]), 5)
+@case(A([1.0, 2.0, 3.0]), 2, loose=True)
+@case(A([1.0, 2.0, 3.0]), 5, loose=True)
 def integer_in_one_branch_of_two(y, k):
     s = 0
     if k > 3:
         pass
     elif y[2] < 7.0:
         s = y[0]
-    return s, y
+    return s
