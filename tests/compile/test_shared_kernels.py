@@ -196,6 +196,17 @@ def layer_loss(w: Any, x: Any) -> Any:
     return np.mean(np.tanh(x @ w), axis=0) @ np.ones(64)
 
 
+def network_loss(layers: Any, x: Any) -> Any:
+    for w in layers:
+        x = np.maximum(x @ w, 0)
+    return np.mean(x * x)
+
+
+def attention_loss(x: Any) -> Any:
+    p = np.exp(x @ x.swapaxes(1, 2) / 6.0)
+    return np.sum((p / np.sum(p, axis=-1, keepdims=True) @ x) ** 2)
+
+
 def normalised(x: Any) -> Any:
     return np.sum(((x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)) ** 3)
 
@@ -210,6 +221,12 @@ FEW = {
     "normalisation": (fgrad.grad(normalised), lambda n: (n, 64), 8),
     "layer": (fgrad.value_and_grad(partial(layer_loss, np.ones((32, 64)))), lambda n: (n, 32), 8),
     "recurrence": (fgrad.grad(lambda x: np.sum(recurrence(x)[1])), lambda n: (n,), 8),
+    "network": (
+        fgrad.value_and_grad(partial(network_loss, [np.ones((40, 96)), np.ones((96, 10))])),
+        lambda n: (n, 40),
+        12,
+    ),
+    "attention": (fgrad.grad(attention_loss), lambda n: (4, 2 + n % 250, 32), 13),
     "transpose": (lambda x: x.T * 2 + 1, lambda n: (n, 50), 10),
 }
 

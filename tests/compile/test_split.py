@@ -125,7 +125,7 @@ def test_numbers_between_the_loops_of_a_transpose(shape: tuple[int, int]) -> Non
 @pytest.fixture
 def cut_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays are cut like large ones."""
-    monkeypatch.setattr(loop_fission, "SHARED_CYCLES", 0)
+    monkeypatch.setattr(loop_fission, "FISSION_CYCLES", 0)
     monkeypatch.setattr(fuse_columns, "LEAST_BYTES", 0)
     monkeypatch.setattr(fuse_columns, "LEAST_ROWS", 2)
     monkeypatch.setattr(fuse_columns, "BLOCKS", 4)

@@ -16,6 +16,7 @@ WIDE_REGISTERS = 32  # a processor with as many vector registers keeps several v
 CLOSE_STRIDE = 4  # elements apart up to which whole vectors are read and shuffled, not gathered
 CONFLICT_BYTES = 4096  # between elements that share a set of the first cache
 NEAR_ELEMENTS = 1 << 12  # of an array that stays in the first cache between two kernels
+NEAR_BYTES = 1 << 14  # of operands that stay in the first cache while tiles of them are read
 L2_PART_BYTES = 128 << 10  # of an operand that stays in the second cache while another streams
 L2_BYTES = 1 << 19  # of a core's second cache, the least of today's
 MASKED_BYTES = 4  # of the smallest elements that AVX2 loads and stores by a mask
@@ -52,6 +53,7 @@ WHILE_TURNS = 32  # turns that a loop of unknown length is assumed to make
 # --- threads, in cycles
 
 SHARED_CYCLES = 250_000  # of a kernel that threads share: to wake one takes 25 us
+FISSION_CYCLES = 12_000  # of a kernel whose loops may be called one by one
 CHUNK_CYCLES = 50_000  # of the least piece that is worth a thread's while
 SORT_CHUNK_CYCLES = 100_000  # the same where pieces differ in length
 MOST_PIECES = 16  # of a routine's range

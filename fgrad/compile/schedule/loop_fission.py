@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.ir import Const, Index, Kernel, Load, Loop, Op, Store
-from fgrad.compile.kernel.machine import SHARED_CYCLES
+from fgrad.compile.kernel.machine import FISSION_CYCLES
 from fgrad.compile.kernel.rewrite import Body, part_of, walk
 from fgrad.compile.schedule.split_steps import cut_kernels
 from fgrad.compile.tasks.steps import Step
@@ -28,7 +28,7 @@ def loop_fission(steps: Sequence[Step]) -> list[Step]:
 def _parts(kernel: Kernel) -> list[Kernel]:
     """A kernel for each loop at the top; the kernel itself if that is impossible or no use."""
     kinds = [s.kind for s in kernel.body if isinstance(s, Loop)]
-    if len(kinds) < 2 or "parallel" not in kinds or kernel_cost(kernel) < SHARED_CYCLES:
+    if len(kinds) < 2 or "parallel" not in kinds or kernel_cost(kernel) < FISSION_CYCLES:
         return [kernel]
     return [part_of(kernel, body) for body in bodies_apart(kernel)] or [kernel]
 

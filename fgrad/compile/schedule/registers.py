@@ -39,7 +39,7 @@ from fgrad.compile.kernel.ir import (
     Store,
     Update,
 )
-from fgrad.compile.kernel.machine import LATENCY_CYCLES, SHARED_CYCLES, VECTOR_BYTES
+from fgrad.compile.kernel.machine import LATENCY_CYCLES, NEAR_BYTES, SHARED_CYCLES, VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import Body, Names, stride_of, substitute, walk
 
 LEAST_WORK = 1 << 12  # products from which a tile is worth its compile time
@@ -49,6 +49,7 @@ _FACTORS = (1, 2, 3, 4, 5, 6, 7, 8, 12)
 LARGE = 0.6  # tiles of this share of the largest one are compared
 UNSHARED = 1.4  # what is lost if they cannot
 VARIANT = 0.06  # what each further piece of code must gain
+SHORT = (5, 16)  # iterations of an axis along which tiles are small, and the last one overlaps
 MANY_TILES = 4  # along an axis, from which the last one may overlap its neighbour
 
 
@@ -115,6 +116,7 @@ class _Nest(NamedTuple):
     chain: list[Loop]  # the loops of the main sum, outermost first
     depends: dict[int, frozenset[str]]  # value -> the parallel axes that it depends on
     width: int  # bytes of a term
+    far: bool  # operands are too large to be read by many tiles
 
     @classmethod
     def of(cls, loops: list[Loop], body: Body, buffers: dict[str, Buffer]) -> _Nest | None:
@@ -142,7 +144,9 @@ class _Nest(NamedTuple):
             return None
         if terms < LEAST_TERMS or work < LEAST_WORK:
             return None
-        return cls(loops, body, leaf, chain, depends, dtype.itemsize)
+        read = {s.buffer for s in loads.values()}
+        far = sum([buffers[name].size for name in read]) * dtype.itemsize > NEAR_BYTES
+        return cls(loops, body, leaf, chain, depends, dtype.itemsize, far)
 
     def best(self, registers: int) -> Tile | None:
         """The tile with the least estimated time among the large ones."""
@@ -166,10 +170,33 @@ class _Nest(NamedTuple):
             others = [a for a in extents if a != axis]
             pairs = list(itertools.combinations(others, 2)) or [tuple(others)]
             for vectors, pair in itertools.product(range(1, min(6, most) + 1), pairs):
-                choices = [[f for f in _FACTORS if f <= extents[a]] for a in pair]
+                choices = [self.factors(extents[a]) for a in pair]
                 for factors in itertools.product(*choices):
                     if updates * vectors * math.prod(factors) <= accumulators:
                         yield Tile(axis, lanes, vectors, tuple(zip(pair, factors, strict=True)))
+
+    def factors(self, extent: int) -> list[int]:
+        """The places of a tile along an axis."""
+        most = 2 if self.is_short(extent) else extent
+        return [f for f in _FACTORS if f <= most]
+
+    def is_short(self, extent: int) -> bool:
+        """Whether an axis is so short that sizes would not share larger tiles; operands that are
+        far should be read by few tiles."""
+        return SHORT[0] <= extent < SHORT[1] and not self.far
+
+    def overlaps(self, extent: int, size: int) -> bool:
+        """Whether the last tile of a ragged axis overlaps its neighbour."""
+        return extent >= MANY_TILES * size or self.is_short(extent)
+
+    def spans(self, extent: int, size: int, grain: int) -> list[tuple[float, int]]:
+        """(how many, how long) of the full parts of an axis and of the last one; of many the mean
+        number, so that the choice of a tile does not depend on divisors."""
+        if self.overlaps(extent, size):
+            return [(extent / size + 0.5, size)]
+        full, rest = divmod(extent, size)
+        found: list[tuple[float, int]] = [(full, size)] if full else []
+        return found + ([(1, -(-rest // grain) * grain)] if rest else [])
 
     def unit(self, axis: str) -> bool:
         """Whether every access in the sum is one vector, or one number, along an axis."""
@@ -183,8 +210,8 @@ class _Nest(NamedTuple):
         terms = math.prod([x.extent for x in self.chain])
         extents = {x.axis: x.extent for x in self.loops}
         spread = math.prod([n for a, n in extents.items() if a not in factors])
-        spans = [_spans(extents[tile.axis], tile.lanes * tile.vectors, tile.lanes)]
-        spans += [_spans(extents[a], f, 1) for a, f in tile.others]
+        spans = [self.spans(extents[tile.axis], tile.lanes * tile.vectors, tile.lanes)]
+        spans += [self.spans(extents[a], f, 1) for a, f in tile.others]
         total = 0.0
         for parts in itertools.product(*spans):
             count = math.prod([c for c, _ in parts])
@@ -218,21 +245,6 @@ class _Nest(NamedTuple):
                 if isinstance(s, Update) or (isinstance(s, Load) and len(axes & sizes.keys()) < 2):
                     held += copies if isinstance(s, Update) or copies < 7 else 2
         return max(work, LATENCY_CYCLES) + 0.5, held
-
-
-def _overlaps(extent: int, size: int) -> bool:
-    """Whether the last tile of a ragged axis overlaps its neighbour."""
-    return extent >= MANY_TILES * size
-
-
-def _spans(extent: int, size: int, grain: int) -> list[tuple[float, int]]:
-    """(how many, how long) of the full parts of an axis and of the last one; of many the mean
-    number, so that the choice of a tile does not depend on divisors."""
-    if _overlaps(extent, size):
-        return [(extent / size + 0.5, size)]
-    full, rest = divmod(extent, size)
-    found: list[tuple[float, int]] = [(full, size)] if full else []
-    return found + ([(1, -(-rest // grain) * grain)] if rest else [])
 
 
 def _main_chain(body: Body) -> list[Loop] | None:
@@ -313,6 +325,8 @@ class _Tiler:
             return self.along(moves, sizes)
         (axis, factor), *rest = left
         full, extra = divmod(self.extents[axis], factor)
+        if not extra and factor > 1 and self.nest.is_short(self.extents[axis]):
+            full, extra = full - 1, factor  # the same loops for the sizes beside it
         out: list[Statement] = []
         if full:
             name = self.names.name(axis)
@@ -320,7 +334,7 @@ class _Tiler:
             inner = self.others(rest, {**moves, axis: move}, {**sizes, axis: factor})
             out.append(Loop(name, full, "parallel", tuple(inner)))
         if extra:
-            if _overlaps(self.extents[axis], factor):
+            if self.nest.overlaps(self.extents[axis], factor):
                 extra = factor
             move = _Move(self.extents[axis] - extra, ())
             out += self.others(rest, {**moves, axis: move}, {**sizes, axis: extra})
@@ -340,7 +354,7 @@ class _Tiler:
             body = self.lanes(moves, {**sizes, axis: vectors}, 0, terms, lanes)
             out.append(Loop(name, full, "parallel", (body,)))
         if rest:
-            count = vectors if _overlaps(extent, lanes * vectors) else -(-rest // lanes)
+            count = vectors if self.nest.overlaps(extent, lanes * vectors) else -(-rest // lanes)
             start = extent - count * lanes
             out.append(self.lanes(moves, {**sizes, axis: count}, start, (), lanes))
         return out

@@ -305,8 +305,8 @@ def pattern(
     roles: Sequence[str],
     constants: AbstractSet[tuple[str, Number]] | None,
 ) -> Pattern | None:
-    """The pattern of kernels of one structure: what differs among them is data, and numbers that
-    are equal in each of them are one word; None if nothing is data.
+    """The pattern of kernels of one structure: what differs among them is data, and numbers of one
+    kind that are equal in each of them are one word; None if nothing is data.
 
     Arguments:
         seen: the numbers of each kernel.
@@ -318,7 +318,7 @@ def pattern(
     for role, row in zip(roles, zip(*seen, strict=True), strict=True):
         varies = any([not _same(row[0], number) for number in row])
         varies = varies or (constants is not None and (role, row[0]) not in constants)
-        key = type(row[0]), *row
+        key = role, *row
         found.append(words.setdefault(key, len(words)) if varies else None)
     return Pattern(tuple(found), seen[-1]) if words else None
 
