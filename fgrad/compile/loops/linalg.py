@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fgrad.compile.kernel.builder import UINT64
 from fgrad.compile.loops.values import TooLarge, Value
 from fgrad.compile.loops.writer import LoopRule, LoopWriter, mapped
 from fgrad.ir.aval import BOOL, INT32, INT64
@@ -200,15 +201,24 @@ def required(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     return [passed]
 
 
+def _clipped(w: LoopWriter, x: int, dtype: np.dtype, low: int | None, high: int | None) -> int:
+    if dtype == INT64 and low == 0 and high is not None:  # negative ones are large without sign
+        least = w.b.op("min", UINT64, w.b.op("convert", UINT64, x), w.number(high, UINT64))
+        return w.b.op("convert", INT64, least)
+    x = x if low is None else w.b.op("max", dtype, x, w.number(low, dtype))
+    return x if high is None else w.b.op("min", dtype, x, w.number(high, dtype))
+
+
 def in_range(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Integers brought into range, which those that were outside have changed for."""
     n, dtype = w.operand(eqn.inputs[0]), eqn.inputs[0].aval.dtype
     low, high, error = (eqn.params[name] for name in ("low", "high", "error"))
     inside = {}
     for x in dict.fromkeys(map(int, np.ravel(n))):
-        clipped = x if low is None else w.b.op("max", dtype, x, w.number(low, dtype))
-        clipped = clipped if high is None else w.b.op("min", dtype, clipped, w.number(high, dtype))
+        clipped = _clipped(w, x, dtype, low, high)
         inside[x] = clipped
+        if low is not None and high is not None:
+            w.ranges[clipped] = low, high
         moved = w.b.op("xor", dtype, clipped, x)
         w.note_nonzero(error, moved if dtype == INT64 else w.b.op("convert", INT64, moved))
     return [np.array([inside[int(x)] for x in np.ravel(n)], np.int64).reshape(np.shape(n))]

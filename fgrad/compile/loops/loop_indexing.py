@@ -44,7 +44,7 @@ def _indices(
             if dtype == UINT64:
                 id = w.b.op("min", dtype, id, w.b.const(1 << 62, dtype))
             id = id if dtype == INT64 else w.b.op("convert", INT64, id)
-            limits = w.limits(w.place(id))
+            limits = w.ranges.get(id) or w.limits(w.place(id))
             certain = limits is not None and limits[0] >= 0 and limits[1] < n
             predicate = None if certain or not predicated else w.b.within(w.place(id), 0, n, None)
             predicates.append(-1 if predicate is None else predicate)

@@ -126,6 +126,7 @@ class LoopWriter:
         self.env: dict[Var, Value] = {}
         self.numbers: dict[int, PyTree] = {}  # ids of constants
         self.affine: dict[int, AffineIndex] = {}  # ids of integers that are affine in loop axes
+        self.ranges: dict[int, tuple[int, int]] = {}  # of ids of integers that were checked
         self.versions: dict[str, int] = {}  # how often a buffer was written
         self.homes: dict[Var, Stored] = {}  # where results should be written
         self.predicate: int | None = None  # of all writes to memory

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from fgrad.ir.program import Atom, Eqn, Params, Program, Var
+from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.traits import Cost
 from fgrad.ir.walk import definitions
-from fgrad.ops.checked import in_range_p
-from fgrad.ops.elementwise import convert_p
+from fgrad.ops.checked import checked_p, in_range_p
 from fgrad.ops.index import scatter_p
 from fgrad.trace import Value, run
 from fgrad.transforms.control.common import split_list
@@ -105,7 +104,7 @@ class _Choice:
         if eqn is None:
             return False
         prim = eqn.prim
-        if prim is in_range_p:  # its check was made by the forward step
+        if prim in (in_range_p, checked_p):
             return True
         if prim is scatter_p:
             return _is_large(eqn)
@@ -143,20 +142,13 @@ def _is_large(eqn: Eqn) -> bool:
 
 
 def _between(eqns: Sequence[Eqn], kept: Sequence[Var], wanted: Sequence[Atom]) -> tuple[Eqn, ...]:
-    """The equations that make `wanted` of `kept`, without checks."""
+    """The equations that make `wanted` of `kept`; a check is made again, as the forward step makes
+    none for a value that nobody else reads."""
     known, live = set(kept), {a for a in wanted if isinstance(a, Var)}
     found: list[Eqn] = []
     for eqn in reversed(eqns):
         made = [v for v in eqn.outputs if v in live and v not in known]
         if made:
-            found.append(_unchecked(eqn))
+            found.append(eqn)
             live.update([a for a in eqn.inputs if isinstance(a, Var)])
     return tuple(reversed(found))
-
-
-def _unchecked(eqn: Eqn) -> Eqn:
-    """The equation; without its check if it is one."""
-    if eqn.prim is not in_range_p:
-        return eqn
-    params = Params({"dtype": eqn.outputs[0].aval.dtype})
-    return eqn._replace(prim=convert_p, params=params)
