@@ -44,7 +44,7 @@ def simulate(mass: Any, x: Any, v: Any, steps: int) -> Any:
     return path
 
 
-def unpacked(p: Any) -> Any:
+def unpacked(p: Any) -> tuple[Any, Any, Any]:
     """Masses, places and velocities from one vector of parameters."""
     return np.exp(p[:3]), p[3:9].reshape(3, 2), p[9:].reshape(3, 2)
 
