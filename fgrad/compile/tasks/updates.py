@@ -65,14 +65,45 @@ def _copied(step: KernelStep) -> tuple[Var, Var] | None:
     plain = load.index == store.index and not (load.gather or store.scatter)
     if not plain or load.predicate is not None or store.predicate is not None:
         return None
-    rest = [s for s in walk(body[1:]) if isinstance(s, (Load, Store))]
-    if store.mode != "set" or any([s.buffer == load.buffer for s in rest]):
+    if store.mode != "set" or not _reads_first(body[1:], load.buffer):
         return None
     args = dict(zip([b.name for b in step.kernel.buffers], step.args, strict=False))
     source, out = args.get(load.buffer), args.get(store.buffer)
     if source is None or out is None or source.aval.dtype != out.aval.dtype:
         return None
     return (source, out) if source.aval.size == out.aval.size else None
+
+
+def _reads_first(body: Sequence[Statement], source: str) -> bool:
+    """Whether a kernel reads nothing of a buffer, or all that it reads before it writes once, or
+    the very element that it writes."""
+    found = [s for s in walk(tuple(body)) if isinstance(s, (Load, Store))]
+    loads = [s for s in found if isinstance(s, Load) and s.buffer == source]
+    if not loads:
+        return True
+    stores = [s for s in found if isinstance(s, Store)]
+    if len(stores) != 1:
+        return False
+    (store,) = stores
+    inside: Sequence[Statement] = body
+    while isinstance(inside[-1], Loop) and inside[-1].extent == 1:
+        inside = inside[-1].body
+    if inside[-1] is store:
+        return True
+    same = all([s.index == store.index and not s.gather for s in loads])
+    return same and not store.scatter and store.mode == "set"
+
+
+def _renamed(body: Sequence[Statement], old: str, new: str) -> tuple[Statement, ...]:
+    """Statements that read another buffer."""
+    done: list[Statement] = []
+    for s in body:
+        if isinstance(s, Loop):
+            s = s._replace(body=_renamed(s.body, old, new))
+        elif isinstance(s, Load) and s.buffer == old:
+            s = s._replace(buffer=new)
+        done.append(s)
+    return tuple(done)
 
 
 def _without_copy(step: KernelStep, source: Var, out: Var) -> KernelStep:
@@ -83,4 +114,6 @@ def _without_copy(step: KernelStep, source: Var, out: Var) -> KernelStep:
             buffers.append(buffer._replace(role="inout") if var is out else buffer)
             args.append(var)
     private = kernel.buffers[len(step.args) :]
-    return KernelStep(Kernel(kernel.name, (*buffers, *private), kernel.body[1:]), tuple(args))
+    names = {var: buffer.name for var, buffer in zip(step.args, kernel.buffers, strict=False)}
+    body = _renamed(kernel.body[1:], names[source], names[out])
+    return KernelStep(Kernel(kernel.name, (*buffers, *private), body), tuple(args))
