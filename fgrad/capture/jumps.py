@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from typing import Any
 
 from fgrad.capture.names import FUNCTIONS, own_nodes
 from fgrad.capture.source import Unconvertible, placed
@@ -72,6 +73,9 @@ def surely_left(statements: Sequence[ast.stmt], kinds: JumpTypes) -> bool:
     last = statements[-1]
     if isinstance(last, (*kinds, ast.Raise)):
         return True
+    if isinstance(last, ast.While) and ast.Return in kinds:  # it has no end but a jump
+        endless = isinstance(last.test, ast.Constant) and bool(last.test.value)
+        return endless and not contains(last.body, (ast.Break,), False)
     both = isinstance(last, ast.If) and last.body and last.orelse
     return bool(both) and all([surely_left(b, kinds) for b in (last.body, last.orelse)])  # type: ignore[attr-defined]
 
@@ -82,12 +86,26 @@ def without_returns(body: Block, like: ast.AST) -> Block:
     if not returns or (len(returns) == 1 and body[-1] is returns[0]):
         return body
     jumps = _Returns()
+    returns_surely = surely_left(body, (ast.Return,))
     new = jumps.block(body, False)
     head: Block = [set_flag(RETURNED, False)] if jumps.flagged else []
-    if not surely_left(body, (ast.Return,)):
+    if not returns_surely:
         head.append(assign(RESULT, ast.Constant(None)))
     end = ast.Return(ast.Name(RESULT, ast.Load()))
     return at([*head, *new, end], like)
+
+
+def is_guard(s: ast.stmt, kinds: JumpTypes) -> bool:
+    """Whether a statement is `with` or `try`, of which a jump leaves all blocks but `finally`."""
+    if isinstance(s, ast.With):
+        return True
+    return isinstance(s, ast.Try) and not contains(s.finalbody, kinds, False)
+
+
+def blocks_of_guard(s: Any) -> list[tuple[Any, str]]:
+    """The blocks of `with` or `try`, by what has them, and their names."""
+    handlers = [(handler, "body") for handler in getattr(s, "handlers", ())]
+    return [(s, "body"), *handlers, *([(s, "orelse")] if getattr(s, "orelse", None) else [])]
 
 
 class _Returns:
@@ -116,7 +134,15 @@ class _Returns:
                     leave = ast.If(ast.Name(RETURNED, ast.Load()), [ast.Break()], [])
                     new += at([leave], s)
                 return new + self._rest(rest, in_loop, s)
-            raise Unconvertible(f"`return` stands in `{type(s).__name__.lower()}`")
+            if not is_guard(s, (ast.Return,)):
+                raise Unconvertible(f"`return` stands in `{type(s).__name__.lower()}`")
+            self.flagged = True
+            for owner, field in blocks_of_guard(s):
+                new_block = self.block(getattr(owner, field), in_loop)
+                if field == "orelse" and new_block:
+                    new_block = at([ast.If(unless([RETURNED]), new_block, [])], s)
+                setattr(owner, field, new_block)
+            return [*new, s, *self._rest(rest, in_loop, s)]
         return new
 
     def _return(self, s: ast.Return, in_loop: bool) -> Block:
@@ -169,6 +195,18 @@ def _flagged(statements: Sequence[ast.stmt], number: int, flags: Sequence[str]) 
         if not contains([s], kinds, False):
             new.append(s)
             continue
+        if isinstance(s, (ast.For, ast.While)):  # after its `else`
+            s.orelse = _flagged(s.orelse, number, flags)
+            new.append(s)
+            return new + _unless_left(rest, number, flags, s)
+        if is_guard(s, kinds):
+            for owner, field in blocks_of_guard(s):
+                block = _flagged(getattr(owner, field), number, flags)
+                if field == "orelse" and block:
+                    block = at([ast.If(unless(flags), block, [])], s)
+                setattr(owner, field, block)
+            new.append(s)
+            return new + _unless_left(rest, number, flags, s)
         if not isinstance(s, ast.If):
             raise Unconvertible(f"`break` stands in `{type(s).__name__.lower()}`")
         if surely_left(s.body, kinds):
@@ -178,7 +216,12 @@ def _flagged(statements: Sequence[ast.stmt], number: int, flags: Sequence[str]) 
         s.body = _flagged(s.body, number, flags) or at([ast.Pass()], s)
         s.orelse = _flagged(s.orelse, number, flags)
         new.append(s)
-        if rest:
-            new += at([ast.If(unless(flags), _flagged(rest, number, flags), [])], s)
-        return new
+        return new + _unless_left(rest, number, flags, s)
     return new
+
+
+def _unless_left(rest: Block, number: int, flags: Sequence[str], like: ast.stmt) -> Block:
+    """What is skipped after a jump."""
+    if not rest:
+        return []
+    return at([ast.If(unless(flags), _flagged(rest, number, flags), [])], like)

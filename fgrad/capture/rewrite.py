@@ -182,6 +182,10 @@ class _Function:
         """A loop as a call with a function for its body."""
         self.number += 1
         k = self.number
+        if isinstance(s, ast.While) and any(
+            [isinstance(n, ast.NamedExpr) for n in own_nodes([s.test])]
+        ):
+            s = _tested_inside(s)
         body, breaks = jumps.without_breaks(s.body, k)
         flag = jumps.BREAK.format(k)
         before: Block = at([jumps.set_flag(flag, False)], s) if breaks else []
@@ -200,8 +204,6 @@ class _Function:
         made = self.sub(f"body_{k}", body, head, shared, s, *args)
         state = [load(made.name), _constant(shared), _constant(_written(body))]
         if test is not None:
-            if any([isinstance(n, ast.NamedExpr) for n in own_nodes([test])]):
-                raise Unconvertible("`:=` stands in a condition")
             go = ast.BoolOp(ast.And(), [jumps.unless([flag]), test]) if breaks else test
             call = operator_call("while_", later(self.expressions.visit(placed(go, s))), *state)
         else:
@@ -271,6 +273,15 @@ def _inner(node: ast.FunctionDef) -> ast.FunctionDef:
         return _Function().function(node)
     except Unconvertible:
         return kept
+
+
+def _tested_inside(s: ast.While) -> ast.While:
+    """`while (x := f()): ...` as `while True: if not (x := f()): break; ...`."""
+    if s.orelse:
+        raise Unconvertible("`:=` stands in a condition")
+    leave: Block = [ast.If(ast.UnaryOp(ast.Not(), s.test), [ast.Break()], [])]
+    inside = ast.While(ast.Constant(True), [*at(leave, s), *s.body], [])
+    return placed(ast.copy_location(inside, s), s)  # type: ignore[return-value]
 
 
 def _at_head(body: Block, after: Names, test: ast.expr | None) -> Names:

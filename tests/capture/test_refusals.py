@@ -25,11 +25,10 @@ def total(x: Any) -> Any:
 def walks_a_guarded_loop(x: Any) -> Any:
     for v in x:
         try:
+            v = v + 1
+        finally:
             if x is None:
                 break
-            v = v + 1
-        except ValueError:
-            pass
     return total(x)
 
 
