@@ -492,7 +492,7 @@ class Builder:
         self.records = []
         self.captures = {}
         self.inputs = []
-        self.varied = {}
+        self.varied, self.axes = {}, ()
 
 
 def lasting(x: PyTree) -> Value:

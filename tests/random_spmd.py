@@ -46,6 +46,16 @@ def _(primals: Any, tangents: Any) -> Any:
     return y, (1.0 - y * y) * (s * w + x * t)
 
 
+def quotient(a: Any, b: Any) -> Any:
+    """b / (2 + tanh(a) / 2), as the solution of a linear equation."""
+    a = 2.0 + 0.5 * np.tanh(a)
+
+    def solve(matvec: Body, y: Any) -> Any:
+        return y / matvec(np.ones(WIDTH))
+
+    return lax.custom_linear_solve(lambda v: a * v, b, solve, solve)
+
+
 class Lanes:
     """The program of one place."""
 
@@ -128,9 +138,12 @@ class Lanes:
     def held(self, how: str, body: Body, x: Any) -> Any:
         return {"jit": fgrad.jit, "checkpoint": fgrad.checkpoint}[how](body)(x)
 
-    def inner(self, body: Body, x: Any) -> Any:
+    def inner(self, body: Body, x: Any, chunk: int | None = None) -> Any:
         """The same under a vmap without a name."""
-        return np.sum(fgrad.vmap(body)(np.stack([x, 0.5 * x])), 0)
+        return np.sum(fgrad.vmap(body, chunk_size=chunk)(np.stack([x, 0.5 * x])), 0)
+
+    def quotient(self, a: Any, b: Any) -> Any:
+        return quotient(a, b)
 
     def summed_square(self, x: Any, name: str) -> Any:
         """A rule that knows of axes."""
@@ -258,8 +271,11 @@ class Whole:
     def held(self, how: str, body: Body, x: Any) -> Any:
         return body(x)
 
-    def inner(self, body: Body, x: Any) -> Any:
+    def inner(self, body: Body, x: Any, chunk: int | None = None) -> Any:
         return body(x) + body(0.5 * x)
+
+    def quotient(self, a: Any, b: Any) -> Any:
+        return b / (2.0 + 0.5 * np.tanh(a))
 
     def summed_square(self, x: Any, name: str) -> Any:
         x = self.everywhere(x, name)
@@ -406,14 +422,17 @@ class Draw:
         return run, f"cond{'' if same else ' varying'} {j} {i} {one.text} {two.text}"
 
     def _held(self, count: int, depth: int, joins: bool) -> tuple[Instruction, str]:
-        i, how = self._last(count), ("jit", "checkpoint", "inner")[self.below(3)]
+        hows = ("jit", "checkpoint", "inner", "chunks", "quotient")
+        i, j, how = self._last(count), self.below(count), hows[self.below(len(hows))]
         inner = self._body(count, depth, joins)
 
         def run(m: Machine, r: list[Any]) -> Any:
             def body(x: Any) -> Any:
                 return inner.run(m, [*r, x])
 
-            return m.inner(body, r[i]) if how == "inner" else m.held(how, body, r[i])
+            if how in ("inner", "chunks"):
+                return m.inner(body, r[i], 1 if how == "chunks" else None)
+            return m.quotient(r[j], body(r[i])) if how == "quotient" else m.held(how, body, r[i])
 
         return run, f"{how} {i} {inner.text}"
 

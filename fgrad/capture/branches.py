@@ -31,7 +31,7 @@ from fgrad.capture.values import (
 )
 from fgrad.config import config
 from fgrad.errors import CaptureError, FgradError
-from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.aval import INT64, Aval, varying
 from fgrad.ir.basic import BASIC
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
@@ -274,7 +274,7 @@ class _Results:
         return var
 
     def _add(self, prim: Primitive, x: Atom, params: dict[str, Any], aval: Aval) -> Var:
-        out = Var(aval.strong())
+        out = Var(varying(aval.strong(), x.aval.varies))
         self.eqns.append(Eqn(prim, (x,), Params(params), (out,), resolve(here())))
         return out
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fgrad.base.source import Loc
+from fgrad.ir.aval import varying
 from fgrad.ir.basic import BASIC
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
@@ -79,7 +80,7 @@ def _twice_permuted(atom: Atom, eqns: list[Eqn], loc: Loc | None) -> Var:
     prim, rank = BASIC.permute, len(atom.aval.shape)
     params = Params({"axes": tuple(range(rank))[::-1]})
     for _ in range(2):
-        var = Var(prim.type_of(atom.aval, **params))
+        var = Var(varying(prim.type_of(atom.aval, **params), atom.aval.varies))
         eqns.append(Eqn(prim, (atom,), params, (var,), loc))
         atom = var
     assert isinstance(atom, Var)

@@ -83,7 +83,8 @@ def open_axes() -> tuple[tuple[str, int], ...]:
     state = THREAD.state
     if not state.axes:
         return ()
-    found = [(axis.name, axis.size) for axis in state.axes]
+    state.axes = tuple([axis for axis in state.axes if axis.builder.running.locked()])
+    found = [(axis.name, axis.size) for axis in state.axes]  # of others an interrupt came first
     return tuple(found if state.unsettled is None else [*found, ("", 0)])
 
 
@@ -151,7 +152,7 @@ def refuse_shadow(name: object, what: str) -> None:
     """
     if not isinstance(name, str) or not name:
         raise AxisNameError(f"{what}: axis_name={name!r}; it must be a str that is not empty.")
-    if any([axis.name == name for axis in THREAD.state.axes]):
+    if any([axis == name for axis, _ in open_axes()]):
         raise AxisNameError(
             f"{what}: an axis named {name!r} is open already.",
             (

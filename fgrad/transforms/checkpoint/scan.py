@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fgrad.errors import ArgumentError
-from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.ops.control import scan
 from fgrad.ops.shape import concatenate, reshape
@@ -91,7 +90,7 @@ def _segment(
     """`n` steps as one step of a loop, behind a checkpoint."""
     avals = [a.strong() for a in body.in_avals]
     fixed, items = avals[: sum(counts)], avals[sum(counts) :]
-    ins = [*fixed, *[Aval((n, *a.shape), a.dtype) for a in items]]
+    ins = [*fixed, *[a.like((n, *a.shape)) for a in items]]
     key = ("segment", n, reverse, counts, lengths)
 
     def steps(*values: Value) -> list[Value]:

@@ -12,12 +12,13 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError
-from fgrad.ir.aval import Aval
+from fgrad.ir.aval import aval_of
 from fgrad.ops.control import scan
 from fgrad.ops.families import ADD
 from fgrad.ops.shape import concatenate, reshape, slice_
 from fgrad.trace import Tracer, Value, bind, innermost, trace
 from fgrad.transforms.control import jvp, vjp, vmap
+from fgrad.transforms.core.batching import example_aval
 
 RULES = jvp, vjp, vmap  # those of loops, which are set when these modules are imported
 
@@ -133,7 +134,7 @@ def _loop(
             return found
         return [bind(ADD, a, b) for a, b in zip(inputs, found, strict=False)]
 
-    avals = [Aval(tuple(x.shape), x.dtype) for x in totals]
-    avals += [Aval(tuple(x.shape[1:]), x.dtype) for x in blocks]
+    avals = [aval_of(x).strong() for x in totals]
+    avals += [example_aval(aval_of(x), 0) for x in blocks]
     traced = trace(step, avals, "chunk", "vmap", copy_consts=True)
     return scan(traced.program, count, False, traced.captured, totals, blocks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.ir.aval import Aval
+from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Program
 from fgrad.ops.control import Role, scan, scan_p, switch, switch_p, while_loop, while_p
 from fgrad.ops.selected import Tangent
@@ -102,7 +102,7 @@ def _jvp_body(
 
 def _with_tangents(values: Values, tangents: Sequence[Tangent], kinds: Kinds) -> list[Value]:
     """Operands of a loop, their tangents, and the bits of these."""
-    avals = [Aval(tuple(x.shape), x.dtype) for x in values]
+    avals = [aval_of(x).strong() for x in values]
     return [*values, *values_of(tangents, avals, kinds), *bits_of(tangents, avals, kinds)]
 
 

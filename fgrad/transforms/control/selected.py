@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.ir.aval import BOOL, Aval
+from fgrad.ir.aval import BOOL, Aval, aval_of
 from fgrad.ir.program import Program
 from fgrad.ops.families import ADD
 from fgrad.ops.selected import ZERO, Selected, Tangent, known_support, plain
@@ -220,7 +220,7 @@ def add_to(
     sums: Values, bits: Values, cts: Sequence[Tangent], kinds: Kinds
 ) -> tuple[Values, Values]:
     """Sums of cotangents, and of their bits."""
-    avals = [Aval(tuple(s.shape), s.dtype) for s in sums]
+    avals = [aval_of(s).strong() for s in sums]
     sums = [s if ct is None else bind(ADD, s, plain(ct)) for s, ct in zip(sums, cts, strict=True)]
     found = bits_of(cts, avals, kinds)
     return sums, [bind(ADD, a, b) for a, b in zip(bits, found, strict=True)]

@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.base.kinds import is_any
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.ir.aval import INT64, Aval
+from fgrad.ir.aval import INT64, Aval, aval_of
 from fgrad.ir.program import Atom, Lit, Program, Var
 from fgrad.ir.walk import has_effect
 from fgrad.ops.control import scan, scan_p, switch, switch_p, while_p
@@ -185,7 +185,7 @@ def _operand_avals(params: EqnParams) -> list[Aval]:
     length = params["length"]
     return [
         *[a.strong() for a in avals[:first]],
-        *[Aval((length, *a.shape), a.dtype) for a in avals[first:]],
+        *[a.like((length, *a.shape)) for a in avals[first:]],
     ]
 
 
@@ -278,9 +278,7 @@ def _pull_scan(
     unknown = SELECTED if any_selected(cts) else DENSE
     carry = tuple([unknown if kind is None else kind for kind in kinds_of(ct_k)])
     step = _backward_step(body, saved, n_consts, n_carry, carry, kinds_of(ct_y))
-    whole = [
-        Aval((length, *a.shape), a.dtype) for a in some(body.out_avals[n_carry:], takes[n_carry:])
-    ]
+    whole = [a.like((length, *a.shape)) for a in some(body.out_avals[n_carry:], takes[n_carry:])]
     fixed = [r for r, s in zip(saved.residuals, saved.stacked, strict=True) if not s]
     starts = [
         *values_of(ct_k, k_avals, step.carry),
@@ -532,7 +530,7 @@ def _pull_switch(
 
 
 def _aval(x: Value) -> Aval:
-    return Aval(tuple(x.shape), x.dtype)
+    return aval_of(x).strong()
 
 
 def _backward_branch(

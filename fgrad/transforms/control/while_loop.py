@@ -331,10 +331,7 @@ def _acts_again() -> MissingRuleError:
 def _saving(loop: Loop, plan: Plan, values: Values) -> tuple[list[Value], list[Value]]:
     """Run a loop: its last carry, and what it leaves: the number of steps, the stride, slots."""
     consts, carry = values[: loop.n_cond + loop.n_body], values[loop.n_cond + loop.n_body :]
-    stores = [
-        zeros_of(Aval((plan.slots + plan.stack, *a.shape), a.dtype))
-        for a in plan.again.in_avals[loop.n_body :]
-    ]
+    stores = [zeros_of(_slots_of(a, plan)) for a in plan.again.in_avals[loop.n_body :]]
     cond, body, role = _saving_programs(loop, plan)
     given = [*carry, ZERO, ONE, *stores]
     outs = while_loop(cond, body, consts[: loop.n_cond], consts[loop.n_cond :], given, role=role)
@@ -371,7 +368,7 @@ INT64_AVAL = Aval((), INT64)
 
 
 def _slots_of(aval: Aval, plan: Plan) -> Aval:
-    return Aval((plan.slots + plan.stack, *aval.shape), aval.dtype)
+    return aval.like((plan.slots + plan.stack, *aval.shape))
 
 
 def _slot(i: Value, plan: Plan) -> Value:

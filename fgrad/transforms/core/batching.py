@@ -9,10 +9,9 @@ import numpy as np
 
 from fgrad.ir.aval import Aval, aval_of, varying
 from fgrad.ir.primitive import Primitive, Refusal
-from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Builder, Tracer, Value, bind, passed_by
 from fgrad.tracing.assign import laid_out
-from fgrad.tracing.axes import used_axes, varies, without
+from fgrad.tracing.axes import used_axes, without
 from fgrad.tracing.layouts import examples_in_c_order, mark
 from fgrad.tracing.record import Record
 from fgrad.tracing.thread_state import THREAD
@@ -95,9 +94,6 @@ def run_batched(
     finally:
         state.loc, state.via, state.mapped = saved
     pairs = [_pair(env, x.index, x.value) if type(x) is Tracer else (x, None) for x in results]
-    if name is not None:  # what is the same along the axis has one value
-        alike = [name not in varies(x) for x in results]
-        pairs = [_first(p) if same else p for p, same in zip(pairs, alike, strict=True)]
     return [
         (laid_out(y, False) if type(y) is Tracer and not in_order else y, d)
         for (y, d), in_order in zip(pairs, orders, strict=True)
@@ -110,12 +106,6 @@ def _once(
     """Apply an equation to unbatched values."""
     out = bind(prim, *operands, **{k: v for k, v in params.items() if k != "saved"})
     return out, (None,) * len(out) if prim.multiple else None
-
-
-def _first(pair: Batched) -> Batched:
-    """The value of the first example."""
-    y, dim = pair
-    return pair if dim is None else (index(move_axis(y, dim, 0), (0,)), None)
 
 
 def _pair(env: dict[int, Batched], k: object, value: PyTree) -> Batched:

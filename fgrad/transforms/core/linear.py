@@ -252,13 +252,15 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
         return tree.unflatten(in_tree, map(lower, found))
 
     made = named_like(transposed, fun, "linear_transpose")
-    examples = [Aval(a.shape, a.dtype, is_weak(x)) for a, x in zip(avals, leaves, strict=True)]
+    examples = [a.like(a.shape, is_weak(x)) for a, x in zip(avals, leaves, strict=True)]
     return with_recipe(
         made, Recipe(linear_transpose, (fun, *tree.unflatten(in_tree, examples)), {})
     )
 
 
 def _aval(x: PyTree) -> Aval:
+    if isinstance(x, (Aval, Tracer)):
+        return aval_of(x).strong()
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return Aval(tuple(x.shape), x.dtype)
     return aval_of(as_value(x)).strong()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from fgrad import tree
+from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import Transformed, pickles_as_call
 from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
 from fgrad.ir import traits
@@ -21,6 +22,7 @@ from fgrad.ir.traits import Holds
 from fgrad.ops.elementwise import neg, stop_gradient, sub
 from fgrad.ops.families import batch_first
 from fgrad.trace import Value, bind, run
+from fgrad.tracing.axes import varies
 from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lower
 from fgrad.transforms.control.common import split_list
@@ -32,6 +34,8 @@ from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.jvp import CustomJvp
 from fgrad.typing import EqnParams, PyTree
+
+varying = lazy_module("fgrad.ops.varying")
 
 Values = Sequence[Value]
 Solver = Callable[[Callable[[PyTree], PyTree], PyTree], PyTree]
@@ -141,6 +145,11 @@ def custom_linear_solve(
         return user_form(matvec)(*tree.unflatten(treedef, xs))
 
     mv = trace_beneath(operator, values, function_name(matvec), "matvec", weak, known=False)
+    apart = [a.varies for a in mv.program.out_avals]
+    if not all([axes <= varies(x) for axes, x in zip(apart, values, strict=False)]):
+        # The solution varies as the matrix does.
+        values = [varying.spread(x, axes) for x, axes in zip(values, apart, strict=True)]
+        mv = trace_beneath(operator, values, function_name(matvec), "matvec", weak, known=False)
     _check_operator(mv, matvec, treedef, values)
     n_m = len(mv.captured)
 
@@ -195,7 +204,8 @@ def _check_operator(
     single = tree.unflatten(treedef, range(len(values)))[0]
     found = [a.strong() for a in mv.program.out_avals]
     expected = [aval_of(x).strong() for x in values]
-    if mv.treedef != tree.structure(single) or found != expected:
+    fits = len(found) == len(expected) and all(map(Aval.fits, found, expected))
+    if mv.treedef != tree.structure(single) or not fits:
         raise CustomRuleError(
             "custom_linear_solve: matvec must return something like b.",
             (
@@ -211,7 +221,7 @@ def _check_solution(
 ) -> None:
     found = [a.strong() for a in solving.program.out_avals][: len(values)]
     expected = [aval_of(x).strong() for x in values]
-    if found != expected:
+    if len(found) != len(expected) or not all(map(Aval.fits, found, expected)):
         raise CustomRuleError(
             "custom_linear_solve: solve must return something like b.",
             (

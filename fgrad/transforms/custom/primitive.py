@@ -32,6 +32,7 @@ from fgrad.ops.shape import index, move_axis
 from fgrad.trace import Value, bind, run, trace
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.control.chunks import cut, map_chunks
+from fgrad.transforms.core.batching import example_aval
 from fgrad.transforms.core.derived_programs import batched_program
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.core.wrap import as_value, function_name
@@ -434,7 +435,7 @@ def _batch(
         out, dim = owner.batch_rule(size, tuple(operands), tuple(dims), **values)
         return (tuple(out), dim) if is_tuple_like(out) else ((out,), (dim,))
     inner = [
-        aval_of(x) if d is None else Aval((*x.shape[:d], *x.shape[d + 1 :]), x.dtype)
+        aval_of(x) if d is None else example_aval(aval_of(x), d)
         for x, d in zip(operands, dims, strict=True)
     ]
     if owner.composition is not None:
