@@ -154,6 +154,18 @@ def test_sizes_at_the_edges_of_classes(fun: Any, dtype: str, rng: np.random.Gene
     assert_same_bits(fun, calls)
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 9, 10, 17, 33, 129])
+@pytest.mark.parametrize("dtype", ["f", "d"])
+def test_the_last_lanes_of_a_row(width: int, dtype: str, rng: np.random.Generator) -> None:
+    """Products and sums are fused in all lanes: also where LLVM sees that one lane is left."""
+
+    def sums(x: Any) -> Any:
+        return np.var(x, axis=0), np.sum(x * x + 0.1 * x, axis=0), (x[0] * x[1] + x[2])[::-1]
+
+    shapes = [(50, width + 32), (77, width + 64), *[(300, width)] * 12, (20, width)]
+    assert_same_bits(sums, [(rng.normal(size=s).astype(dtype),) for s in shapes])
+
+
 def test_ranks_and_dtypes_that_change(rng: np.random.Generator) -> None:
     shapes = [(30,), (31, 32), (33,), (2, 3, 35), (37, 38), (), (1, 40), (41, 1)]
     calls = [(rng.normal(size=s).astype(t),) for s in shapes for t in "fd"]

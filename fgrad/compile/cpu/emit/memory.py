@@ -417,9 +417,7 @@ def _vector_store(
     direct = not indirect and stride in (1, -1) and not (mask and _may_truncate(dtype, mask))
     function = frame.enter(scope)
     if mask_text and mask_text.startswith(_FIRST_LANE) and not indirect:
-        kind = lane_type(dtype, lanes)
-        first = function.emit(f"extractelement {kind} {text}, i64 0")
-        _scalar_store(frame, pointer, dtype, Value(first, 1, dtype, scope), None, mode)
+        _store_first(frame, pointer, dtype, text, mode)
         return
     live = lanes if mask_text is None else _leading_count(mask_text)
     if _is_close(stride) and live and not indirect and mode == "set":
@@ -457,6 +455,29 @@ def _vector_store(
 
 
 _FIRST_LANE = "<i1 true, i1 false"
+
+
+def _store_first(frame: Frame, pointer: str, dtype: np.dtype, text: str, mode: str) -> None:
+    """Store the first lane of a vector.
+
+    All is computed in the vector, behind a fence: LLVM would compute one number instead, and not
+    fuse a product into a sum as it does in vectors.
+    """
+    function, lanes = frame.function, frame.lanes
+    kind, memory = lane_type(dtype, lanes), memory_type(dtype)
+    if mode != "set":
+        raw = function.emit(f"load {memory}, ptr {pointer}, align {dtype.itemsize}")
+        raw = function.emit(
+            f"insertelement {memory_lanes(dtype, lanes)} zeroinitializer, {memory} {raw}, i64 0"
+        )
+        text = frame.combine(mode, lanes, text, _from_memory(frame, raw, dtype, lanes), dtype)
+    if dtype.kind == "f":
+        name = f"@llvm.arithmetic.fence.{intrinsic_suffix(dtype, lanes)}"
+        function.declare(f"declare {kind} {name}({kind})")
+        text = function.emit(f"call {kind} {name}({kind} {text})")
+    first = function.emit(f"extractelement {kind} {text}, i64 0")
+    stored = _to_memory(frame, first, dtype, 1)
+    function.line(f"store {memory} {stored}, ptr {pointer}, align {dtype.itemsize}")
 
 
 def _may_truncate(dtype: np.dtype, mask: Value) -> bool:
