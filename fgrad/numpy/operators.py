@@ -136,7 +136,7 @@ def pow_operator(x: Tracer, n: int, modulo: None = None) -> Value:
     return _python_power(base, n)
 
 
-def _python_power(x: ArrayLike, n: ArrayLike) -> Value:
+def _python_power(x: Any, n: Any) -> Value:
     """x ** n; Python's numbers are checked."""
     if not (is_weak(x) and is_weak(n)):
         return _pow_general(x, n)

@@ -178,7 +178,7 @@ def shift_right(_x: Any, n: Any) -> Any:
     return python_number(n, ew.ge(n, np.int64(0)), error_of(operator.rshift, 1, -1))
 
 
-def _traced(n: Any, like: Tracer) -> Any:
+def _traced(n: Any, like: Any) -> Any:
     """A known number as a traced one."""
     if isinstance(n, Tracer):
         return n

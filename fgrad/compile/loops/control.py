@@ -402,7 +402,7 @@ def _counts(s: While) -> bool:
 def _break_if_failed(w: LoopWriter, position: int) -> None:
     """Let a loop end where a check in it has failed too: its condition might hold for ever."""
     body = w.b.frames[-1].body
-    updated = {s.acc for s in walk(body) if isinstance(s, Update)}
+    updated = {s.acc for s in walk(tuple(body)) if isinstance(s, Update)}
     first, leaves = len(body), body[position]
     assert isinstance(leaves, Break)
     stop = leaves.value
