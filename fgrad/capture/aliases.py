@@ -79,13 +79,16 @@ def array_of(x: Tracer) -> Tracer:
 def roots_of(x: Tracer) -> list[Tracer]:
     """The arrays at the ends of the chains of views of `x`, in the traces that they belong to."""
     found: list[Tracer] = []
+    seen: dict[int, Tracer] = {}
     left = [x]
     while left:
         x = left.pop()
-        while isinstance(x.memory, View):
-            if isinstance(x.memory, Some):
-                left += x.memory.olds[1:]
-            x = x.memory.base
+        if id(x) in seen:
+            continue
+        seen[id(x)] = x
+        if isinstance(x.memory, View):
+            left += x.memory.olds if isinstance(x.memory, Some) else [x.memory.base]
+            continue
         outside = array_of(x)
         if outside is x:
             found.append(x)
@@ -102,7 +105,8 @@ def is_either(out: Tracer, test: Tracer, old: Tracer, taken: bool) -> None:
 def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:
     """Let `out` be one of several arrays, or a part of them: nobody knows which."""
     if isinstance(out, Tracer) and olds:
-        _link(out, Some(olds, name, out), olds)
+        each = list({id(old): old for old in olds}.values())
+        _link(out, Some(each, name, out), each)
 
 
 def _link(out: Tracer, view: View, olds: Sequence[Tracer]) -> None:

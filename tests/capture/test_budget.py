@@ -102,3 +102,21 @@ def test_a_nest_of_branches_is_traced_in_linear_time(tmp_path: Any) -> None:
     begin = time.process_time()
     assert np.isclose(fgrad.jit(scope["f"])(X), scope["f"](X))
     assert time.process_time() - begin < 20.0
+
+
+def has_one_of_many_names(x: Any) -> Any:
+    y = np.zeros(8)
+    u = y
+    items = []
+    for i in range(40):
+        if x[i % 8] < 0.5:
+            y = 0.5 * np.sin(x)
+            x = x + y + u
+        items.append(i)
+    return x
+
+
+def test_names_of_one_array_do_not_multiply() -> None:
+    begin = time.process_time()
+    assert np.allclose(fgrad.jit(has_one_of_many_names)(X), has_one_of_many_names(X))
+    assert time.process_time() - begin < 20.0

@@ -28,7 +28,7 @@ def walks_a_guarded_loop(x: Any) -> Any:
             v = v + 1
         finally:
             if x is None:
-                break
+                break  # noqa: B012
     return total(x)
 
 
