@@ -27,7 +27,7 @@ from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import CONTROL
-from fgrad.ir.walk import cost_of, definitions
+from fgrad.ir.walk import cost_of, definitions, use_counts
 from fgrad.ops import primitives as prims
 from fgrad.ops.counters import counter_step
 
@@ -145,6 +145,8 @@ def _memory_of(
     taken = {x.buffer for x in fixed if is_mutable(x)}  # type: ignore[union-attr]
     for k, (var, x) in enumerate(zip(carried, carry, strict=True)):
         own = isinstance(x, Stored) and is_mutable(x) and x.is_contiguous()
+        if own and x.version != w.versions[x.buffer]:  # type: ignore[union-attr]
+            raise TooLarge  # it was overwritten
         stays = own or stays_in_memory(body, var, math.prod(w.shape(var)))
         if body.outputs[k] is var or not stays:
             found.append(None)
@@ -424,6 +426,8 @@ def switch(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     known = w.place(which)
     if known == AffineIndex(known.const):
         return w.program(branches[min(max(known.const, 0), len(branches) - 1)], operands)
+    if _reads_overwritten(w, branches, operands):
+        raise TooLarge
     heavy = any([has_loops(p) or weight_of(p) > CHEAP_BRANCH for p in branches])
     return (_one_of if heavy else _selected)(w, eqn, which, branches, operands)
 
@@ -467,6 +471,18 @@ def _selected(
 def _fresh(w: LoopWriter, x: Value) -> Value:
     """Memory as the branches before left it, which wrote nothing if this one is chosen."""
     return x._replace(version=w.versions[x.buffer]) if is_mutable(x) else x  # type: ignore[union-attr]
+
+
+def _reads_overwritten(
+    w: LoopWriter, branches: Sequence[Program], operands: Sequence[Value]
+) -> bool:
+    """Whether a branch reads, or returns, what an equation before it has overwritten."""
+    used = [use_counts(branch) for branch in branches]
+    return any([
+        is_mutable(x) and x.version != w.versions[x.buffer]  # type: ignore[union-attr]
+        and any([p.inputs[j] in uses for p, uses in zip(branches, used, strict=True)])
+        for j, x in enumerate(operands)
+    ])  # fmt: skip
 
 
 def _joined(w: LoopWriter, home: Stored, column: Sequence[Value], hits: Sequence[int]) -> Value:
