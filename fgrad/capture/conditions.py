@@ -24,27 +24,23 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def both(*parts: Thunk) -> Any:
+def both(first: object, *rest: Thunk) -> object:
     """`a and b and c`: the first that is false, or the last."""
-    return _joined(parts, True)
+    return _joined(first, rest, True)
 
 
-def any_of(*parts: Thunk) -> object:
+def any_of(first: object, *rest: Thunk) -> object:
     """`a or b or c`: the first that is true, or the last."""
-    return _joined(parts, False)
+    return _joined(first, rest, False)
 
 
-def _joined(parts: tuple[Thunk, ...], going_on: bool) -> object:
-    x: Any = going_on
-    for k, part in enumerate(parts):
-        x = part()
-        rest = parts[k + 1 :]
-        if not rest:
-            return x
+def _joined(x: Any, rest: tuple[Thunk, ...], going_on: bool) -> object:
+    for k, part in enumerate(rest):
         if is_unknown(x):
-            return _from_unknown(x, rest, going_on)
+            return _from_unknown(x, rest[k:], going_on)
         if bool(x) is not going_on:
             return x
+        x = part()
     return x
 
 
@@ -52,7 +48,7 @@ def _from_unknown(x: object, rest: tuple[Thunk, ...], going_on: bool) -> object:
     """`x`, or what follows it."""
 
     def further() -> object:
-        return _joined(rest, going_on)
+        return _joined(rest[0](), rest[1:], going_on)
 
     def this() -> object:
         return x

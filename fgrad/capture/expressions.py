@@ -2,14 +2,14 @@
 are known.
 
     a[i] = f(x) if p and q else y     becomes
-    capture_.set_item(a, i, capture_.either(capture_.both(lambda: p, lambda: q),
+    capture_.set_item(a, i, capture_.either(capture_.both(p, lambda: q),
                                             lambda: capture_.called(f)(x), lambda: y))
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fgrad.capture.names import own_nodes
 from fgrad.capture.source import Unconvertible, no_arguments, placed
@@ -74,10 +74,11 @@ class Expressions(ast.NodeTransformer):
     # Truth.
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        self._refuse_bindings(node)
+        _refuse_bindings(node.values[1:])
         self.generic_visit(node)
         name = "both" if isinstance(node.op, ast.And) else "any_of"
-        return placed(operator_call(name, *[later(v) for v in node.values]), node)
+        first, *rest = node.values
+        return placed(operator_call(name, first, *[later(v) for v in rest]), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         self.generic_visit(node)
@@ -86,7 +87,7 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        self._refuse_bindings(node)
+        _refuse_bindings([node.body, node.orelse])
         self.generic_visit(node)
         call = operator_call("either", node.test, later(node.body), later(node.orelse))
         return placed(call, node)
@@ -98,7 +99,7 @@ class Expressions(ast.NodeTransformer):
                 return node
             name = "is_" if isinstance(node.ops[0], ast.Is) else "is_not"
             return placed(operator_call(name, node.left, node.comparators[0]), node)
-        self._refuse_bindings(node)
+        _refuse_bindings(node.comparators)
         self.generic_visit(node)
         rest = [
             part
@@ -106,11 +107,6 @@ class Expressions(ast.NodeTransformer):
             for part in (ast.Constant(type(op).__name__), later(value))
         ]
         return placed(operator_call("chained", node.left, *rest), node)
-
-    def _refuse_bindings(self, node: ast.AST) -> None:
-        """What is computed later, in a function, must not bind names here."""
-        if any([isinstance(part, ast.NamedExpr) for part in own_nodes([node])]):
-            raise Unconvertible("`:=` stands in a condition")
 
     # Attributes and elements.
 
@@ -299,3 +295,9 @@ def _is_constant(index: ast.expr) -> bool:
     return all([not isinstance(p, ast.Name) for part in parts for p in ast.walk(part)]) and all(
         [not isinstance(p, (ast.Call, ast.Attribute)) for part in parts for p in ast.walk(part)]
     )
+
+
+def _refuse_bindings(nodes: Sequence[ast.expr]) -> None:
+    """What is computed later, in a function, must not bind names here."""
+    if any([isinstance(part, ast.NamedExpr) for part in own_nodes(nodes)]):
+        raise Unconvertible("`:=` stands where it may not be computed: behind `and`, `or` or `if`")

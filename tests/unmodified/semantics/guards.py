@@ -175,3 +175,40 @@ def else_of_while_and_of_for(x, k):
         else:
             s = s * 2
     return s, i
+
+
+@case(A([0.1, 0.2, -0.3, 0.4, -2.0, 3.0]))
+@case(A([0.1, 0.2]))
+def walrus_before_and(x):
+    s, i = 0.0, 0
+    while (v := x[i]) > -1.0 and i < len(x) - 1:
+        s += v
+        i += 1
+    return s, i, v
+
+
+@case(A([0.1, 0.2, -0.3, 0.4, -2.0, 3.0]))
+def walrus_before_or_in_a_loop(x):
+    s = 0.0
+    for i in range(len(x)):
+        if (v := x[i] * 2) > 1.0 or i % 2:
+            s += v
+    return s, v
+
+
+@case(A([0.1, 0.2, -0.3, 0.4, -2.0, 3.0]))
+def walrus_in_the_test_of_a_choice(x):
+    s = 0.0
+    for i in range(len(x)):
+        s += v if (v := x[i] * i) > 0.3 else -v
+        s -= 1.0 if -1.0 < (v - 1.0) < 3.0 else 0.0
+    return s
+
+
+@case(A([0.1, 0.2, -0.3, 0.4, -2.0, 3.0]))
+def walrus_that_may_not_run(x):
+    s, v = 0.0, 0.0
+    for i in range(len(x)):
+        if i > 2 and (v := x[i]) > 0.0:
+            s += v
+    return s, v
