@@ -136,6 +136,20 @@ def test_functions(name: str, rng: np.random.Generator) -> None:
     np.testing.assert_allclose(outside(w), gradient, rtol=1e-9, atol=1e-11)
 
 
+def test_a_loop_in_a_branch_without_names(rng: np.random.Generator) -> None:
+    """Its steps are numbered in the trace of its operands, not in that of the branch."""
+    x = np.abs(rng.normal(size=(2, 3)))
+
+    def looped(x: Any, y: Any) -> Any:
+        return lax.fori_loop(0, 7, lambda k, c: np.tanh(c) * x * k, x) + y
+
+    def chosen(x: Any) -> Any:
+        return np.sum(lax.cond(np.sum(x) > 0, lambda y: looped(x, y), np.sin, x))
+
+    want = np.stack([fgrad.grad(lambda x: np.sum(looped(x, x)))(v) for v in x])
+    np.testing.assert_allclose(fgrad.vmap(fgrad.grad(chosen))(x), want, rtol=1e-10)
+
+
 def test_two_axes_that_cross(rng: np.random.Generator) -> None:
     """The matrix varies over one axis, the right-hand side over the other."""
     a, b = rng.normal(size=(3, 3)), rng.normal(size=(2, 3))

@@ -172,7 +172,7 @@ def _save_scan(
     known = not any([concrete(v) is None for v in values])
     plain = None if known else uncounted(values, params)
     if plain is not None:
-        operands = plain.operands(values, plain.numbers())
+        operands = plain.operands(values, plain.numbers(values))
         outs, saved = _save_scan(operands, plain.operands(traced, False), plain.params)
         return plain.results(outs), WithoutCounters(plain, operands, saved)
     wanted = _wanted_of_scan(traced, params["body"], params["n_consts"], params["n_carry"])
