@@ -135,16 +135,17 @@ class _Debugger(pdb.Pdb):
 
 @contextmanager
 def check_index() -> Iterator[None]:
-    """Raise where a traced index is out of bounds, which compiled code clips otherwise.
+    """Raise where a traced index is out of bounds, also where compiled code clips it otherwise.
 
-    Functions are traced anew inside of the block, with a check before each index.
+    Captured functions check their indices in any case; bodies of `fgrad.lax` and functions that
+    are not captured do so inside of the block, in which functions are traced anew.
 
     Raises:
         BoundsError: with your line, after the compiled program has run.
 
     Example:
         >>> import numpy as np, fgrad
-        >>> f = fgrad.jit(lambda x, i: x[i])
+        >>> f = fgrad.jit(lambda x, i: x[i], capture=False)
         >>> f(np.arange(3.0), 7)
         np.float64(2.0)
         >>> try:

@@ -109,4 +109,4 @@ def chained(left: Any, *rest: Any) -> Any:
     first = COMPARISONS[op](left, right)
     if len(rest) == 2:
         return first
-    return both(lambda: first, lambda: chained(right, *rest[2:]))
+    return both(first, lambda: chained(right, *rest[2:]))

@@ -80,8 +80,9 @@ def _fill_of(dtype: np.dtype) -> float | int:
 class IndexedElements:
     """Some elements of an array, to be read or replaced.
 
-    `mode` says what becomes of indices out of bounds: an error where they are known (None), the
-    nearest element ("clip"), or none at all ("drop", "fill").  Updates give a new array.
+    `mode` says what becomes of indices out of bounds: an error where they are known, or checked in
+    captured code (None), the nearest element ("clip"), or none at all ("drop", "fill").  Updates
+    give a new array.
     """
 
     __slots__ = ("index", "x")

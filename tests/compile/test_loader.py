@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -201,6 +202,7 @@ def freed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Block]]:
         give_back(memory, block)
 
     monkeypatch.setattr(runtime, "RECENT_CODE", 4)
+    monkeypatch.setattr(runtime._SESSION, "recent", OrderedDict())  # without other tests' code
     monkeypatch.setattr(CodeMemory, "give_back", noted)
     with config.override(shared_kernels=False):
         yield found

@@ -41,8 +41,14 @@ def test_what_is_out_of_bounds_is_dropped() -> None:
     places = RNG.integers(-300, 300, COUNT).astype(np.int32)
     inside = (places >= -100) & (places < 100)
     expected = np.bincount(places[inside] % 100, minlength=100)
-    found = fgrad.jit(segment_sum)(np.zeros(100), places, np.ones(COUNT))
+
+    def inside_of(start: Any, places: Any, values: Any) -> Any:
+        return start.at[places].add(values, mode="drop")
+
+    found = fgrad.jit(inside_of)(np.zeros(100), places, np.ones(COUNT))
     np.testing.assert_array_equal(found, expected)
+    with pytest.raises(fgrad.errors.BoundsError):
+        fgrad.jit(segment_sum)(np.zeros(100), places, np.ones(COUNT))
 
 
 def test_bits_do_not_depend_on_threads() -> None:

@@ -9,11 +9,12 @@ elements, is then computed again in the backward step, not kept; compilers know 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fgrad.base.kinds import is_any
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Program
 from fgrad.ops.counters import counter_step
