@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ class IndexedElements:
     def _update_masked(self, mask: Tracer, values: ArrayLike, how: str) -> Value:
         if how == "set":
             return write_masked(self.x, mask, values)
-        combined = COMBINE[how](*broadcast((self.x, stored(values, self.x.dtype))))
+        combined: Any = COMBINE[how](*broadcast((self.x, stored(values, self.x.dtype))))
         return write_masked(self.x, mask, Masked(combined, mask))
 
     def get(self, mode: str | None = None, fill_value: ArrayLike | None = None) -> Value:

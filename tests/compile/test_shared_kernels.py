@@ -21,7 +21,7 @@ import fgrad
 from fgrad import jit, lax
 from fgrad.compile.cpu import shared
 from fgrad.compile.cpu.emit.kernel import outer_range
-from fgrad.compile.cpu.emit.numbers import NotShared, Pattern, Register, structure
+from fgrad.compile.cpu.emit.numbers import NotShared, Pattern, Register, pattern, structure
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import canonical, parse_kernel
 from fgrad.compile.llvm import runtime
@@ -152,6 +152,11 @@ def test_sizes_at_the_edges_of_classes(fun: Any, dtype: str, rng: np.random.Gene
     sizes = [n for n in EDGES if n > (0 if fun is chain else 4)]
     calls = [(rng.normal(size=n).astype(dtype),) for n in rng.permutation(sizes)]
     assert_same_bits(fun, calls)
+
+
+def test_an_integer_and_a_float_that_are_equal_are_two_words() -> None:
+    found = pattern([(77, 77.0), (78, 78.0)], ["constant", "constant"], None)
+    assert found is not None and found.words == (0, 1)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 9, 10, 17, 33, 129])

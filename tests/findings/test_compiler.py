@@ -116,8 +116,10 @@ def test_1_12_a_negative_exponent_of_an_integer_is_refused() -> None:
     """Python's exponents are looked at when a compiled function is called, not those in arrays."""
     f, g = jit(lambda m: 2**m), jit(lambda x, m: x**m)
     assert (f(3), f(0)) == (8, 1)
-    for call in (lambda: f(-1), lambda: g(2, -3), lambda: g(np.arange(3), -2)):
-        with pytest.raises(ValueError, match="negative integer powers"):
+    with pytest.raises(ValueError, match="negative integer powers"):
+        g(np.arange(3), -2)
+    for call in (lambda: f(-1), lambda: g(2, -3)):
+        with pytest.raises(errors.PythonNumberError, match="a float in Python"):
             call()
     np.testing.assert_array_equal(g(np.array([1.0, 2.0]), -2), [1.0, 0.25])
     assert jit(lambda k: (-1) ** k)(3) == -1

@@ -318,7 +318,7 @@ def pattern(
     for role, row in zip(roles, zip(*seen, strict=True), strict=True):
         varies = any([not _same(row[0], number) for number in row])
         varies = varies or (constants is not None and (role, row[0]) not in constants)
-        key = role, *row
+        key = role, type(row[0]), *row  # 3 and 3.0 are equal, but no one word
         found.append(words.setdefault(key, len(words)) if varies else None)
     return Pattern(tuple(found), seen[-1]) if words else None
 
