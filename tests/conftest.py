@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ _CACHE = tempfile.TemporaryDirectory(prefix="fgrad-test-cache-", ignore_cleanup_
 os.environ["FGRAD_CACHE_DIR"] = _CACHE.name
 os.environ.setdefault("FGRAD_CHECK", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's in the background; tests send it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

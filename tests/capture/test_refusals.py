@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_a_defect_of_capture_surfaces(
 
     # A defect is what fgrad's own files raise.
     code = defect.__code__.replace(co_filename=loops.__file__)
-    monkeypatch.setattr(module, name, type(defect)(code, {}, "defect"))
+    monkeypatch.setattr(module, name, FunctionType(code, {}, "defect"))
     with pytest.raises(AttributeError, match="a defect"):
         fgrad.jit(total)(X)
     with pytest.raises(AttributeError, match="a defect"):

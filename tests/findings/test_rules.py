@@ -56,7 +56,6 @@ def test_2_5_a_lazy_import_is_not_interrupted() -> None:
     """A Ctrl-C in the midst of a load comes when the load is done; all works afterwards."""
     program = """
 import builtins, signal, fgrad, numpy as np
-signal.signal(signal.SIGINT, signal.default_int_handler)
 plain, left = builtins.__import__, [1]
 def interrupting(name, *args, **kwargs):
     if left and "scipy" in name:
