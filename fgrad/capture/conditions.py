@@ -54,14 +54,7 @@ def _from_unknown(x: object, rest: tuple[Thunk, ...], going_on: bool) -> object:
         return x
 
     one, two = (further, this) if going_on else (this, further)
-    return either(_truth(x), one, two)
-
-
-def _truth(x: Any) -> Any:
-    """The truth of a traced value."""
-    if isinstance(x, Tracer) and x.dtype != bool and x.shape in ((), (1,)):
-        return x != 0
-    return x
+    return either(scalar_truth(x) if isinstance(x, Tracer) else x, one, two)
 
 
 def not_(x: Any) -> Any:

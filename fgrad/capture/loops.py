@@ -31,12 +31,13 @@ from fgrad.capture.values import (
     is_unknown,
     parts_of,
     result_of,
+    truth_value,
 )
 from fgrad.errors import CaptureError, FgradError, TooManyStepsError, TracedTextError
 from fgrad.ir.aval import INT64, Aval, varying
 from fgrad.ir.program import Program
 from fgrad.ir.traits import CONTROL
-from fgrad.numpy.promote import reshape, strong
+from fgrad.numpy.promote import strong
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.axes import settled, varies
 from fgrad.tracing.budget import check_size, spend
@@ -303,7 +304,7 @@ class _Rolled:
         def test(index: Tracer, _inner: Body, _entered: list[object]) -> list[Value]:
             more: Any = index < count
             if self.stop is not None:
-                more = np.logical_and(more, np.logical_not(_truth(self.stop())))
+                more = np.logical_and(more, np.logical_not(truth_value(self.stop())))
             return [more]
 
         found = _traced(plan, roots, test, self.name, self.what, True, False, like=traced)
@@ -377,21 +378,11 @@ class _RolledWhile(_Rolled):
 
     def _test(self, plan: Plan, roots: Sequence[Tracer], traced: TracedProgram) -> TracedProgram:
         def test(_index: object, _inner: Body, _entered: list[object]) -> list[Value]:
-            return [_truth(self.test())]
+            return [truth_value(self.test())]
 
         found = _traced(plan, roots, test, self.name, self.what, True, False, False, like=traced)
         plan.restore()
         return found
-
-
-def _truth(x: object) -> Any:
-    """A value as a truth value of the program."""
-    if isinstance(x, Tracer):
-        if x.shape not in ((), (1,)):
-            raise not_recorded("the truth value of an array with more than one element")
-        x = reshape(x, ())
-        return x if x.dtype == bool else x != 0
-    return np.bool_(bool(x))
 
 
 def _is_own(root: Tracer) -> bool:

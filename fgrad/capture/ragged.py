@@ -21,7 +21,7 @@ from fgrad.base.provided import Provided
 from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.ir.aval import INT64, Aval
 from fgrad.numpy.bounds import traced_indices
-from fgrad.numpy.masked import METHODS, REDUCTIONS, Masked, unknown_size
+from fgrad.numpy.masked import REDUCTIONS, Masked, UnknownSize, unknown_size
 from fgrad.numpy.promote import weakened
 from fgrad.numpy.reductions import sum_dtype
 from fgrad.ops.checked import checked, empty_extremum, located
@@ -39,7 +39,7 @@ MOST_STEPS = 10_000  # of a formula that is looked through
 LENGTHS = "operands could not be broadcast together: slices of unlike lengths"
 
 
-class Ragged(np.lib.mixins.NDArrayOperatorsMixin):
+class Ragged(UnknownSize):
     """Elements of a number that is traced.
 
     Arguments:
@@ -50,7 +50,6 @@ class Ragged(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     __slots__ = ("at", "count", "dtype", "limit", "settled")
-    __array_priority__ = 2000.0
 
     def __init__(
         self, at: At, count: Any, limit: int, settled: Callable[[], Ragged] | None = None
@@ -114,13 +113,6 @@ class Ragged(np.lib.mixins.NDArrayOperatorsMixin):
             return whole[Masked(both[1].masked().whole, whole.mask)]
         raise unknown_size()
 
-    def __getattr__(self, name: str) -> Any:
-        if name in METHODS:
-            return lambda *args, **kwargs: METHODS[name](self, *args, **kwargs)  # type: ignore[operator]
-        if name.startswith("__") or not hasattr(np.ndarray, name):
-            raise AttributeError(name)
-        raise unknown_size()
-
     def astype(self, dtype: Any) -> Ragged:
         """The elements with another dtype."""
         own = self.settled()
@@ -129,11 +121,6 @@ class Ragged(np.lib.mixins.NDArrayOperatorsMixin):
     def copy(self) -> Ragged:
         """The elements as they are now."""
         return self.settled()
-
-    def _refuse(self, *_args: object, **_kwargs: object) -> Any:
-        raise unknown_size()
-
-    __array__ = __iter__ = __len__ = __str__ = _refuse
 
 
 # --- slices and places ----------------------------------------------------------------------------

@@ -58,6 +58,11 @@ def scalar_truth(x: Tracer) -> Any:
     return number if number.dtype == bool else number != 0
 
 
+def truth_value(x: object) -> Any:
+    """The truth of a value, traced or not, as a value of the program."""
+    return scalar_truth(x) if isinstance(x, Tracer) else np.bool_(bool(x))
+
+
 def is_weak(x: object) -> bool:
     """Whether a value is one of Python's numbers, whose dtype yields to others."""
     return x.weak if isinstance(x, Tracer) else type(x) in (int, float, complex)

@@ -12,8 +12,8 @@ to the same places selects.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NoReturn, TypeGuard
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -64,7 +64,26 @@ def is_unknown_mask(index: object) -> TypeGuard[Tracer]:
     return isinstance(index, Tracer) and index.dtype.kind == "b" and concrete(index) is None
 
 
-class Masked(np.lib.mixins.NDArrayOperatorsMixin):
+class UnknownSize(np.lib.mixins.NDArrayOperatorsMixin):
+    """Elements of which it is not known how many there are, so most that arrays do is refused."""
+
+    __slots__ = ()
+    __array_priority__ = 2000.0
+
+    def __getattr__(self, name: str) -> Any:
+        if name in METHODS:
+            return lambda *args, **kwargs: METHODS[name](self, *args, **kwargs)  # type: ignore[operator]
+        if name.startswith("__") or not hasattr(np.ndarray, name):
+            raise AttributeError(name)
+        raise unknown_size()
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> Any:
+        raise unknown_size()
+
+    __array__ = __iter__ = __len__ = __str__ = _refuse
+
+
+class Masked(UnknownSize):
     """The elements of `whole` where `mask` holds, as many as they may be.
 
     `mask` is about the first axes of `whole`, which are one axis of what is selected.  A write goes
@@ -72,7 +91,6 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
     """
 
     __slots__ = ("mask", "whole")
-    __array_priority__ = 2000.0
 
     def __init__(self, whole: Tracer, mask: Tracer) -> None:
         leaders.add(Masked)  # now, so that it costs nothing where there are none
@@ -171,27 +189,6 @@ class Masked(np.lib.mixins.NDArrayOperatorsMixin):
         if chosen.rest or not same_value(chosen.mask, self.mask):
             raise unknown_size()
         return np.logical_and(self.mask, chosen.whole)  # type: ignore[return-value]
-
-    # --- what is not known
-
-    def __array__(self, *_args: object, **_kwargs: object) -> np.ndarray:
-        raise unknown_size()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in METHODS:
-            return lambda *args, **kwargs: METHODS[name](self, *args, **kwargs)  # type: ignore[operator]
-        if name.startswith("__") or not hasattr(np.ndarray, name):
-            raise AttributeError(name)
-        raise unknown_size()
-
-    def __str__(self) -> NoReturn:
-        raise unknown_size()
-
-    def __iter__(self) -> Iterator[Value]:
-        raise unknown_size()
-
-    def __len__(self) -> int:
-        raise unknown_size()
 
 
 def unknown_size() -> TracedIndexError:

@@ -32,16 +32,7 @@ def link_text(at: Layout) -> str:
     return (
         "define internal void @fgrad_link(ptr %callee, ptr %node) #0 {\nentry:\n"
         + member("head", "callee", at.header + WORD)
-        + _address("from", "node", "from")
-        + """  store ptr %head, ptr %node, align 8
-  store ptr %head_at, ptr %from_at, align 8
-  store ptr %node, ptr %head_at, align 8
-  %alone = icmp eq ptr %head, null
-  br i1 %alone, label %done, label %some
-some:
-"""
-        + _address("head_from", "head", "from")
-        + "  store ptr %node, ptr %head_from_at, align 8\n  br label %done\ndone:\n  ret void\n}\n"
+        + _pushed("head", "next", "from")
     )
 
 
@@ -102,6 +93,24 @@ def _taken(following: str, before: str, then: str) -> str:
     )
 
 
+def _pushed(first: str, following: str, before: str) -> str:
+    """The end of a function that puts a signature in front of a list, whose first one is known."""
+    return (
+        _address("following", "node", following)
+        + _address("before", "node", before)
+        + f"""  store ptr %{first}, ptr %following_at, align 8
+  store ptr %{first}_at, ptr %before_at, align 8
+  store ptr %node, ptr %{first}_at, align 8
+  %alone = icmp eq ptr %{first}, null
+  br i1 %alone, label %done, label %some
+some:
+"""
+        + _address("back", first, before)
+        + "  store ptr %following_at, ptr %back_at, align 8\n"
+        + "  br label %done\ndone:\n  ret void\n}\n"
+    )
+
+
 def _insert_text(at: Layout) -> str:
     """`void insert(ptr callee, ptr node, i64 hash)`: what has matched is found by its hash."""
     return (
@@ -118,19 +127,8 @@ put:
 """
         + member("table", "callee", at.header + 2 * WORD)
         + bucket_of("hash")
-        + _address("same", "node", "same")
-        + _address("same_from", "node", "same_from")
-        + """  store i64 %hash, ptr %known_at, align 8
-  store ptr %bucket, ptr %same_at, align 8
-  store ptr %bucket_at, ptr %same_from_at, align 8
-  store ptr %node, ptr %bucket_at, align 8
-  %alone = icmp eq ptr %bucket, null
-  br i1 %alone, label %done, label %some
-some:
-"""
-        + _address("first_from", "bucket", "same_from")
-        + "  store ptr %same_at, ptr %first_from_at, align 8\n"
-        + "  br label %done\ndone:\n  ret void\n}\n"
+        + "  store i64 %hash, ptr %known_at, align 8\n"
+        + _pushed("bucket", "same", "same_from")
     )
 
 
