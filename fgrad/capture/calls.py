@@ -249,6 +249,8 @@ def _of_math(plain: Function, ufunc: Function, bad: tuple[float, ...] = ()) -> F
         if not has_tracer(args):
             return plain(*args)
         xs = _as_floats(plain, args)
+        if not has_tracer(xs):
+            return plain(*xs)  # known, and not differentiated
         if len(xs) == 1:
             return weakened(ufunc(in_domain(plain, xs[0])))
         out = weakened(ufunc(*xs))

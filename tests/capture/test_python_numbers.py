@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,14 @@ import fgrad
 from fgrad.errors import PythonNumberError
 
 Numbers = Callable[[Any, Any], Any]
+
+
+def _has_value(function: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    try:
+        function(*args)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def in_a_loop(f: Numbers) -> Numbers:
@@ -117,6 +126,27 @@ def test_at_the_prompt_a_known_divisor_raises_too() -> None:
     with pytest.raises(ZeroDivisionError, match="float division by zero"):
         fgrad.grad(lambda x: 1.0 / x)(0.0)
     assert fgrad.grad(lambda x: 1.0 / x)(np.float64(2.0)) == -0.25
+
+
+KNOWN = {
+    name: next((x for x in ((2.5,), (0.5,), (2.5, 0.5)) if _has_value(getattr(math, name), x)), ())
+    for name in dir(math)
+    if callable(getattr(math, name))
+}
+
+
+@pytest.mark.parametrize("name", [name for name, args in KNOWN.items() if args])
+def test_functions_of_numbers_that_are_known_where_others_are_differentiated(name: str) -> None:
+    function, args = getattr(math, name), KNOWN[name]
+
+    def scaled(x: Any) -> Any:
+        plain = np.zeros(3)
+        out = function(*[plain[1] + a for a in args])
+        return x * (out[0] if isinstance(out, tuple) else out)
+
+    right = scaled(1.0)
+    for transform in (fgrad.grad, lambda f: fgrad.jit(fgrad.grad(f))):
+        np.testing.assert_allclose(transform(scaled)(1.0), right)
 
 
 def test_a_handler_of_a_division_is_run_or_refused() -> None:

@@ -6,10 +6,12 @@ and p, a vector of integers.  u and v are other names, views and rows of these, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from loop_forms import COMPLEX, HELPERS, INTEGERS, NUMBERS, SINGLES, STATEMENTS
 
 HEAD = """import math
 
@@ -20,6 +22,8 @@ def f(x, m, p, a, k):
 """
 START = ("s, t, c = 0.0, a, 0", "y = {y}", "u = {u}", "v = {v}", "items = []")
 END = "return s, t, c, x, y, m, u, v, items"
+EXTRAS = {"q": INTEGERS, "w": SINGLES, "z": COMPLEX}
+PLACES = re.compile(r"\{([ecvhl653iABn])\}")
 
 
 class Statement(NamedTuple):
@@ -61,6 +65,8 @@ class Grammar:
         self.each: list[str] = []  # numbers that a loop gives
         self.names = 0
         self.helpers: list[str] = []
+        self.extras = [name for name in EXTRAS if self.chance(0.12)]
+        self.end = ", ".join([END, *self.extras])
 
     def pick(self, *options: str) -> str:
         """One of some texts."""
@@ -107,21 +113,31 @@ class Grammar:
             "min({e}, {e})", "max({e}, {e})", "({e}) / (1.5 + abs({e}))", "({e} if {c} else {e})",
             "np.sum({v}) * 0.2", "np.dot({v}, {v}) * 0.1", "float({e})", "{h}", "{l}",
         )  # fmt: skip
+        if self.chance(0.25):
+            form = self.pick(*NUMBERS)
+        elif self.extras and self.chance(0.25):
+            form = self.pick(*EXTRAS[self.pick(*self.extras)][1])
         return self.filled(form, depth - 1)
 
     def filled(self, form: str, depth: int) -> str:
         """A form with expressions of less depth at its places."""
+        name = self.name("n") if "{n}" in form else ""
         made: dict[str, Callable[[], str]] = {
-            "{e}": lambda: self.number(depth),
-            "{c}": lambda: self.condition(depth),
-            "{v}": lambda: self.vector(depth),
-            "{h}": self.help,
-            "{l}": self.partial_sum,
+            "e": lambda: self.number(depth),
+            "c": lambda: self.condition(depth),
+            "v": lambda: self.vector(depth),
+            "h": self.help,
+            "l": self.partial_sum,
+            "6": lambda: self.index(6),
+            "5": lambda: self.index(5),
+            "3": lambda: self.index(3),
+            "i": lambda: self.pick("c", "k", *self.loops * 2),
+            "A": lambda: self.pick("x", "y", "u"),
+            "B": lambda: self.pick("x", "y", "u"),
+            "n": lambda: name,
         }
-        for place, make in made.items():
-            while place in form:
-                form = form.replace(place, make(), 1)
-        return form
+        filled = PLACES.sub(lambda place: made[place[1]](), form)
+        return filled.replace("{{", "{").replace("}}", "}")
 
     def help(self) -> str:
         """What a function of the program makes of a number and an array."""
@@ -159,13 +175,22 @@ class Grammar:
     # --- statements -------------------------------------------------------------------------------
 
     def simple(self) -> Statement:
-        """One line."""
+        """One line, or a few that belong together."""
+        if self.chance(0.3):
+            return Statement(self.form(*STATEMENTS))
+        if self.extras and self.chance(0.3):
+            return Statement(self.form(*EXTRAS[self.pick(*self.extras)][2]))
         kinds = (
             self.assign_number, self.assign_number, self.augment_number, self.write_element,
             self.write_element, self.write_element, self.write_slice, self.write_slice,
             self.rebind, self.rename, self.swap, self.count, self.whole, self.keep,
         )  # fmt: skip
         return Statement((kinds[int(self.rng.integers(len(kinds)))](),))
+
+    def form(self, *options: tuple[str, ...]) -> tuple[str, ...]:
+        """One of some forms, filled."""
+        chosen = options[int(self.rng.integers(len(options)))]
+        return tuple(self.filled("\n".join(chosen), 1).split("\n"))
 
     def assign_number(self) -> str:
         """A number is bound."""
@@ -237,8 +262,8 @@ class Grammar:
         body = self.block(depth - 1, 2)
         if self.loops and self.chance(0.25):
             body = (*body[:1], Statement((self.pick("break", "continue", "continue"),)))
-        elif self.chance(0.03):
-            body = (*body[:1], Statement((END,)))
+        elif self.chance(0.05):
+            body = (*body[:1], Statement((self.end,)))
         heads, blocks = [f"if {self.condition()}:"], [body]
         if self.chance(0.2):
             heads.append(f"elif {self.condition(1)}:")
@@ -307,14 +332,14 @@ class Grammar:
     def helper(self) -> Statement:
         """A function inside, that may write into its argument and count outside."""
         name = self.name("g")
-        lines = [
-            self.pick(
+        lines: list[str] = []
+        for _ in range(2):
+            one = self.pick(
                 "z[0] = w", "z[c % 6] += w", "z = z * 2", "z *= 0.5", "w = w + z[1]",
                 "return w if w > 0.2 else z[0]", "s = s + w",
-            )
-            for _ in range(2)
-        ]  # fmt: skip
-        outer = ["nonlocal s"] if any([line.startswith("s =") for line in lines]) else []
+            )  # fmt: skip
+            lines += self.form(*HELPERS) if self.chance(0.4) else (one,)
+        outer = [f"nonlocal {n}" for n in "sc" if any([re.match(f"{n} [+=]", x) for x in lines])]
         last = [] if lines[-1].startswith("return") else ["return w * 0.5 + z[2]"]
         body = tuple([Statement((line,)) for line in [*outer, *lines, *last]])
         self.helpers.append(name)
@@ -330,12 +355,13 @@ class Grammar:
             )
             for line in START
         ]
+        start += [f"{name} = {self.pick(*EXTRAS[name][0])}" for name in self.extras]
         helpers = (self.helper(),) if self.chance(0.2) else ()
         made: list[Statement] = []
         while not any([s.heads[0].startswith(("for", "while")) for s in made]):
             made = list(self.block(3, 4))
         opening = tuple([Statement((line,)) for line in start])
-        return (*opening, *helpers, *made, Statement((END,)))
+        return (*opening, *helpers, *made, Statement((self.end,)))
 
 
 def without(block: Block) -> list[Block]:
