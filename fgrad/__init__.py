@@ -44,10 +44,11 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.transforms.checkpoint.names import checkpoint_name
     from fgrad.transforms.core.linear import linear_transpose
     from fgrad.transforms.core.linearize import jvp, linearize, vjp
+    from fgrad.transforms.core.shapes import ShapeDtype, eval_shape, typeof
     from fgrad.transforms.custom.callback import io_callback, pure_callback
     from fgrad.transforms.custom.implicit import closure_convert, custom_linear_solve, custom_root
     from fgrad.transforms.custom.jvp import custom_jvp
-    from fgrad.transforms.custom.primitive import ShapeDtype, primitive
+    from fgrad.transforms.custom.primitive import primitive
     from fgrad.transforms.custom.vjp import custom_vjp
     from fgrad.transforms.custom.vmap import custom_vmap, sequential_vmap
     from fgrad.transforms.explain import explain_zero
@@ -62,7 +63,7 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "DeviceArray": "fgrad.lower_cuda.device.array",
-    "ShapeDtype": "fgrad.transforms.custom.primitive",
+    "ShapeDtype": "fgrad.transforms.core.shapes",
     "block_until_ready": "fgrad.lower_cuda.device.array",
     "checkpoint": "fgrad.transforms.checkpoint.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint.names",
@@ -75,6 +76,7 @@ _LAZY = {
     "custom_vmap": "fgrad.transforms.custom.vmap",
     "device_get": "fgrad.lower_cuda.device.array",
     "device_put": "fgrad.lower_cuda.device.array",
+    "eval_shape": "fgrad.transforms.core.shapes",
     "explain_capture": "fgrad.capture.explain",
     "explain_retrace": "fgrad.compile.jit.texts",
     "explain_zero": "fgrad.transforms.explain",
@@ -99,6 +101,7 @@ _LAZY = {
     "sequential_vmap": "fgrad.transforms.custom.vmap",
     "tag": "fgrad.transforms.hooks",
     "tap": "fgrad.transforms.hooks",
+    "typeof": "fgrad.transforms.core.shapes",
     "unroll": "fgrad.capture.unroll",
     "value_and_grad": "fgrad.transforms.grad",
     "view": "fgrad.tools.view",
@@ -168,6 +171,7 @@ __all__ = [
     "custom_vmap",
     "device_get",
     "device_put",
+    "eval_shape",
     "explain_capture",
     "explain_retrace",
     "explain_zero",
@@ -195,6 +199,7 @@ __all__ = [
     "tag",
     "tap",
     "tree",
+    "typeof",
     "unroll",
     "value_and_grad",
     "view",

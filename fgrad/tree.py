@@ -6,27 +6,69 @@ package loads a process's tenth of everything, 12 ms; what all programs use is i
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Hashable, Iterable
-from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_extension, lazy_module
+from fgrad.base.lazy_import import lazy_extension, lazy_module, load
 from fgrad.errors import ArgumentError
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from optree import PyTreeSpec
 
+    from fgrad.base.tree_nodes import Partial as Partial
+    from fgrad.base.tree_nodes import register_dataclass as register_dataclass
+    from fgrad.base.tree_nodes import register_node_class as register_node_class
+    from fgrad.base.tree_nodes import register_node_with_keys as register_node_with_keys
+    from fgrad.base.tree_nodes import register_static as register_static
+    from fgrad.base.tree_paths import DictKey as DictKey
+    from fgrad.base.tree_paths import FlattenedIndexKey as FlattenedIndexKey
+    from fgrad.base.tree_paths import GetAttrKey as GetAttrKey
+    from fgrad.base.tree_paths import SequenceKey as SequenceKey
+    from fgrad.base.tree_paths import flatten_with_path as flatten_with_path
+    from fgrad.base.tree_paths import keystr as keystr
+    from fgrad.base.tree_paths import leaves_with_path as leaves_with_path
+    from fgrad.base.tree_paths import map_with_path as map_with_path
+
 compiled = lazy_extension("optree._C")
 optree = lazy_module("optree")
 optree_dataclasses = lazy_module("optree.dataclasses")
 
-NAMESPACE = "fgrad"
+NAMESPACE = "fgrad"  # that of fgrad/base/tree_paths.py
+_NODES, _PATHS = "fgrad.base.tree_nodes", "fgrad.base.tree_paths"
+_LAZY = {
+    "DictKey": _PATHS,
+    "FlattenedIndexKey": _PATHS,
+    "GetAttrKey": _PATHS,
+    "Partial": _NODES,
+    "SequenceKey": _PATHS,
+    "flatten_with_path": _PATHS,
+    "keystr": _PATHS,
+    "leaves_with_path": _PATHS,
+    "map_with_path": _PATHS,
+    "register_dataclass": _NODES,
+    "register_node_class": _NODES,
+    "register_node_with_keys": _NODES,
+    "register_static": _NODES,
+}
 TreeDef: TypeAlias = "PyTreeSpec"
 IsLeaf: TypeAlias = Callable[[Any], bool]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'fgrad.tree' has no attribute {name!r}")
+    value = globals()[name] = getattr(load(_LAZY[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*_LAZY, *globals()})
 
 
 def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
@@ -55,7 +97,7 @@ def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
     return flatten(tree, is_leaf)[0]
 
 
-@lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=1)
 def leaf() -> TreeDef:
     """The structure of a tree that is one leaf."""
     return structure(0)
@@ -81,7 +123,7 @@ def exact(treedef: TreeDef) -> Hashable:
     return treedef if " at 0x" in text else (treedef, text)
 
 
-@lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)
 def _is_ambiguous(treedef: TreeDef) -> bool:
     """Whether a structure may equal one with keys or static parts of other types.
 
@@ -146,12 +188,27 @@ def all(tree: PyTree) -> bool:
     return not any(not leaf for leaf in leaves(tree))
 
 
-def reduce(fun: Callable[[PyTree, PyTree], PyTree], tree: PyTree, initial: object) -> PyTree:
-    """Fold the leaves from the left, starting with `initial`."""
-    total = initial
-    for leaf in leaves(tree):
-        total = fun(total, leaf)
-    return total
+_FIRST = object()
+
+
+def reduce(
+    fun: Callable[[PyTree, PyTree], PyTree],
+    tree: PyTree,
+    initial: object = _FIRST,
+    is_leaf: IsLeaf | None = None,
+) -> PyTree:
+    """Fold the leaves from the left, starting with `initial`, or with the first leaf.
+
+    Example:
+        >>> reduce(lambda a, b: a + b, {"a": 1.0, "b": (2.0, 3.0)})
+        6.0
+    """
+    found = leaves(tree, is_leaf)
+    if initial is not _FIRST:
+        found = [initial, *found]
+    if not found:
+        raise ArgumentError("tree.reduce: an empty tree needs an initial value.")
+    return functools.reduce(fun, found)
 
 
 def transpose(outer: TreeDef, inner: TreeDef | None, tree: PyTree) -> PyTree:
@@ -181,6 +238,88 @@ def broadcast_prefix(
     return optree.broadcast_prefix(
         prefix, tree, is_leaf, none_is_leaf=none_is_leaf, namespace=NAMESPACE
     )
+
+
+def broadcast(prefix: object, tree: PyTree, is_leaf: IsLeaf | None = None) -> PyTree:
+    """`prefix` with each of its leaves repeated below, so that it has the structure of `tree`.
+
+    Example:
+        >>> broadcast({"a": 0, "b": 1}, {"a": (5.0, 6.0), "b": 7.0})
+        {'a': (0, 0), 'b': 1}
+    """
+    return structure(tree, is_leaf).unflatten(broadcast_prefix(prefix, tree, is_leaf, False))
+
+
+def partition(tree: PyTree, wanted: PyTree, is_leaf: IsLeaf | None = None) -> tuple[PyTree, PyTree]:
+    """Two trees of the same form: one with the leaves that are wanted, one with the others; None
+    stands in the place of a leaf that went to the other one.
+
+    Arguments:
+        tree: a tree.
+        wanted: a function of a leaf, or a tree of bools that is a prefix of `tree`.
+        is_leaf: what else is a leaf.
+
+    Example:
+        >>> params = {"w": 1.0, "steps": 3}
+        >>> trained, fixed = partition(params, lambda x: isinstance(x, float))
+        >>> trained, fixed, combine(trained, fixed)
+        ({'w': 1.0, 'steps': None}, {'w': None, 'steps': 3}, {'w': 1.0, 'steps': 3})
+    """
+    found, treedef = flatten(tree, is_leaf)
+    if callable(wanted):
+        chosen = [bool(wanted(x)) for x in found]
+    else:
+        chosen = broadcast_prefix(wanted, tree, is_leaf, False)
+    pairs = list(zip(found, chosen, strict=True))
+    first = treedef.unflatten([x if c else None for x, c in pairs])
+    return first, treedef.unflatten([None if c else x for x, c in pairs])
+
+
+def combine(*trees: PyTree) -> PyTree:
+    """One tree out of those that `partition` gave: in each place the first that is not None."""
+    return optree.tree_map(_first_given, *trees, none_is_leaf=True, namespace=NAMESPACE)
+
+
+def _first_given(*xs: PyTree) -> PyTree:
+    return next((x for x in xs if x is not None), None)
+
+
+def ravel(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
+    """All leaves in one vector, and the function that makes the tree of such a vector.
+
+    The vector has the dtype that holds all leaves; the function gives each leaf its own back.
+
+    Example:
+        >>> vector, unravel = ravel({"w": np.ones((2, 2)), "b": 3.0})
+        >>> vector
+        array([3., 1., 1., 1., 1.])
+        >>> unravel(2 * vector)["b"]
+        np.float64(6.0)
+    """
+    found, treedef = flatten(tree)
+    found = [x if hasattr(x, "dtype") else np.asarray(x)[()] for x in found]
+    shapes, dtypes = [x.shape for x in found], [x.dtype for x in found]
+    dtype = np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
+    parts = [np.ravel(x).astype(dtype) for x in found]
+    vector: Any = np.concatenate(parts) if parts else np.zeros(0)
+    ends = [int(n) for n in np.cumsum([math.prod(s) for s in shapes])]
+
+    def unravel(flat: Any) -> PyTree:
+        if flat.shape != vector.shape:
+            raise ArgumentError(f"unravel takes shape {vector.shape}, not {flat.shape}.")
+        rows = zip([0, *ends], ends, shapes, dtypes, strict=False)
+        return treedef.unflatten(
+            [_as(flat[a:b].reshape(shape), kind)[()] for a, b, shape, kind in rows]
+        )
+
+    return vector, unravel
+
+
+def _as(x: Any, dtype: np.dtype) -> Any:
+    """`x` in a dtype; a real one takes the real part, as the tree had no other."""
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = np.real(x)
+    return x.astype(dtype)
 
 
 def register_node(

@@ -35,9 +35,10 @@ from fgrad.transforms.control.chunks import cut, map_chunks
 from fgrad.transforms.core.batching import example_aval
 from fgrad.transforms.core.derived_programs import batched_program
 from fgrad.transforms.core.linearize import jvp
+from fgrad.transforms.core.shapes import ShapeDtype
 from fgrad.transforms.core.wrap import as_value, function_name
 from fgrad.transforms.custom.function import fitted, line_of
-from fgrad.typing import DTypeLike, PyTree, Rule
+from fgrad.typing import PyTree, Rule
 
 Values = Sequence[Value]
 Maybe = Sequence[Value | None]  # None for a known zero
@@ -248,23 +249,6 @@ def primitive(
     if evaluate is None:
         return functools.partial(primitive, out=out, name=name)
     return CustomPrimitive(evaluate, name or function_name(evaluate), out)
-
-
-class ShapeDtype:
-    """The shape and dtype of an array without its numbers.
-
-    Example:
-        >>> ShapeDtype((2, 3), "float32")
-        ShapeDtype((2, 3), float32)
-    """
-
-    __slots__ = ("dtype", "shape")
-
-    def __init__(self, shape: Sequence[int], dtype: DTypeLike | None) -> None:
-        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
-
-    def __repr__(self) -> str:
-        return f"ShapeDtype({self.shape}, {self.dtype})"
 
 
 def _primitive_of(owner: CustomPrimitive) -> Primitive:
