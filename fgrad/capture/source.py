@@ -169,7 +169,7 @@ def _same(a: CodeType, b: CodeType) -> bool:
     return same and all([_same(x, y) for x, y in zip(mine, yours, strict=True)])
 
 
-_CALLING = frozenset({"CACHE", "PRECALL", "PUSH_NULL"})
+_CALLING = frozenset({"CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"})
 
 
 def _steps(code: CodeType) -> list[tuple[str, str]]:
