@@ -127,6 +127,16 @@ class VaryingError(FgradError, ValueError):
     located = True
 
 
+class MissingMpiError(FgradError, ImportError):
+    """mpi4py, or the MPI library that it needs, is missing."""
+
+
+class RankError(FgradError, RuntimeError):
+    """The ranks of a program do not fit together, or to the way in which it was started."""
+
+    located = True
+
+
 class InPlaceError(FgradError, TypeError):
     """An assignment into a traced array that fgrad cannot carry out correctly."""
 
@@ -258,6 +268,10 @@ class MemoryBudgetWarning(UserWarning):
 
 class LostWriteWarning(UserWarning):
     """A function writes into a copy that a transform made of its argument."""
+
+
+class RankWarning(UserWarning):
+    """The ranks of a program work, but not as they should."""
 
 
 class RetraceWarning(UserWarning):

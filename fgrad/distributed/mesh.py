@@ -65,10 +65,13 @@ class Mesh:
         Mesh(data=2, model=3)
     """
 
-    __slots__ = ("axes",)
+    __slots__ = ("axes", "index")
 
-    def __init__(self, axes: tuple[tuple[str, int], ...]) -> None:
+    def __init__(
+        self, axes: tuple[tuple[str, int], ...], index: tuple[int, ...] | None = None
+    ) -> None:
         self.axes = axes
+        self.index = index  # of this process along each axis; None if all places are in it
 
     @property
     def shape(self) -> dict[str, int]:
@@ -81,13 +84,17 @@ class Mesh:
         return math.prod([size for _, size in self.axes])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mesh) and self.axes == other.axes
+        return isinstance(other, Mesh) and (self.axes, self.index) == (other.axes, other.index)
 
     def __hash__(self) -> int:
-        return hash(self.axes)
+        return hash((self.axes, self.index))
 
     def __repr__(self) -> str:
-        return f"Mesh({', '.join([f'{name}={size}' for name, size in self.axes])})"
+        text = f"Mesh({', '.join([f'{name}={size}' for name, size in self.axes])})"
+        if self.index is None:
+            return text
+        pairs = zip(self.axes, self.index, strict=True)
+        return f"{text} at {', '.join([f'{name}={k}' for (name, _), k in pairs])}"
 
     def check(self, spec: object, what: str) -> P:
         """Refuse what does not say how an array is cut along this mesh.

@@ -14,6 +14,7 @@ from typing import Any, overload
 from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
 from fgrad.distributed.mesh import Mesh, P
+from fgrad.distributed.place import at_this_rank
 from fgrad.errors import ArgumentError, VaryingError
 from fgrad.tracing.axes import refuse_shadow, varies
 from fgrad.tracing.capturing import user_form
@@ -79,6 +80,10 @@ def shard_map(
             refuse_shadow(axis, "shard_map")
         leaves, in_tree = tree.flatten(args)
         specs = _in_specs(in_specs, args, mesh)
+        if mesh.index is not None:
+            return at_this_rank(
+                program, mesh, args, specs, lambda out: _check_same(out, results, name)
+            )
 
         def place(*blocks: PyTree) -> PyTree:
             out = user_form(program)(*tree.unflatten(in_tree, blocks))

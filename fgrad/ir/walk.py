@@ -74,6 +74,24 @@ def has_effect(eqn: Eqn) -> bool:
     return any([_acts(held) for held in programs_in(eqn.params)]) if eqn.params else False
 
 
+def communicates(eqn: Eqn) -> bool:
+    """Whether ranks meet in an equation: it, or one of a program in its parameters."""
+    across = eqn.prim.across
+    if across is not None:
+        return across.communicates
+    return any([_meets(held) for held in programs_in(eqn.params)]) if eqn.params else False
+
+
+def _meets(program: Program) -> bool:
+    return program.derived("meets", lambda: any([communicates(eqn) for eqn in program.eqns]))
+
+
+def is_ordered(eqn: Eqn) -> bool:
+    """Whether an equation stays, in its place among others such, whoever reads it: it has an
+    effect, or ranks meet in it, all of which must come to it."""
+    return has_effect(eqn) or communicates(eqn)
+
+
 def calls_back(eqn: Eqn) -> bool:
     """Whether an equation, or one of a program in its parameters, calls Python for what it does."""
     if eqn.prim.effect and eqn.prim.host is Host.CALLBACK:

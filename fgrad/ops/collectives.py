@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from fgrad.errors import DtypeError, ShapeError
+from fgrad.errors import DtypeError, ShapeError, VaryingError
 from fgrad.ir import traits
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
@@ -32,6 +32,7 @@ from fgrad.ops.selected import Tangent, plain
 from fgrad.ops.shape import concatenate, iota, permute, slice_
 from fgrad.trace import Value, bind
 from fgrad.tracing.axes import axis_named
+from fgrad.tracing.ranks import AXES
 from fgrad.tracing.thread_state import THREAD
 
 Pairs = tuple[tuple[int, int], ...]  # (from, to)
@@ -41,11 +42,16 @@ PARAMS = ("axis", "places")
 
 
 def _evaluate(name: str) -> Callable[..., Value]:
-    def outside(*_operands: Value, axis: str, **_params: object) -> NoReturn:
-        axis_named(axis, name)
-        raise AssertionError("an equation over an open axis is recorded")
+    """Outside of traces, the places of an axis are ranks."""
 
-    return outside
+    def at_rank(*operands: Value, axis: str, places: int, **params: object) -> Value:
+        ranks = AXES.get(axis)
+        if ranks is None:
+            axis_named(axis, name)
+            raise AssertionError("an equation over an open axis is recorded")
+        return getattr(ranks, name)(*operands, **params)
+
+    return at_rank
 
 
 def _collective(
@@ -113,6 +119,37 @@ def pvary(x: Value, axis: str) -> Value:
 @pvary_p.transpose
 def _(ct: Value, wanted: Sequence[bool], x: Value, *, axis: str, places: int) -> tuple[Value]:
     return (bind(psum_p, ct, axis=axis, places=places),)
+
+
+# --- entered: a value from outside of a program of one rank
+
+entered_p = Primitive("entered", traits.COPIES)
+entered_p.evaluate(lambda x: x)
+
+
+@entered_p.type_rule
+def _(x: Aval) -> Aval:
+    return x.strong()
+
+
+@entered_p.jvp
+def _(_primals: Sequence[Value], _tangents: Sequence[Tangent], _out: Value) -> NoReturn:
+    """Outside of the program nothing says whether a value is one for all ranks: a gradient by it
+    could be that of this rank's part alone."""
+    raise VaryingError(
+        "A derivative of a program of ranks is taken in it, not from outside of shard_map.",
+        (
+            ("why", "outside, each rank has values of its own, and no sum over ranks is implied."),
+            ("write", "@dist.shard_map(mesh=mesh, in_specs=..., out_specs=P())"),
+            ("write", "def gradient(p, x):"),
+            ("write", "    return fgrad.grad(lambda p: lax.pmean(loss(p, x), 'data'))(p)"),
+        ),
+    )
+
+
+@entered_p.batch
+def _(size: int, operands: Sequence[Value], dims: Sequence[int | None]) -> Lanes:
+    return bind(entered_p, *operands), dims[0]
 
 
 # --- psum

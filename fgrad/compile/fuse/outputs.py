@@ -27,7 +27,7 @@ from fgrad.compile.lower.rules import REDUCTIONS
 from fgrad.compile.tasks.steps import Group
 from fgrad.errors import CheckError
 from fgrad.ir.program import Eqn, Var
-from fgrad.ir.walk import cost_of, has_effect
+from fgrad.ir.walk import cost_of, is_ordered
 from fgrad.ops import primitives as prims
 
 
@@ -172,7 +172,7 @@ def ordered(p: Partition) -> list[Group]:
     for nest in sorted(live, key=lambda n: min(n.members)):
         nest.members.sort()
         sources = _read_by(p, nest)
-        if nest.kind == "library" and has_effect(p.program.eqns[nest.members[0]]):
+        if nest.kind == "library" and is_ordered(p.program.eqns[nest.members[0]]):
             if last is not None:
                 sources.add(id(last))
             last = nest

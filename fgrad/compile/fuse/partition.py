@@ -53,7 +53,7 @@ from fgrad.compile.products.matrices import (
 from fgrad.compile.products.views import view_of
 from fgrad.compile.tasks.steps import Group
 from fgrad.ir.program import Atom, Eqn, Program, Var
-from fgrad.ir.walk import cost_of, has_effect
+from fgrad.ir.walk import cost_of, is_ordered
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
@@ -106,7 +106,7 @@ class _Fuser:
                 self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
             elif is_library(eqn):
                 self.library.add(eqn.outputs[0])
-                if has_effect(eqn):
+                if is_ordered(eqn):
                     self.p.kept.add(eqn.outputs[0])
                 given = [a for a in eqn.inputs if type(a) is Var]
                 if eqn.prim is prims.sort:
@@ -173,7 +173,7 @@ class _Fuser:
     def _opaque(self, k: int, eqn: Eqn, kind: str, domain: tuple[int, ...] = ()) -> None:
         """A step of its own, after all its sources."""
         stage = self._after(self.p.sources(eqn))
-        if kind == "library" and has_effect(eqn):
+        if kind == "library" and is_ordered(eqn):
             stage = self.last_effect = max(stage, self.last_effect + 1)
         self._register(Nest(stage, kind, domain), k, eqn)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
-from fgrad.ir.walk import definitions, has_effect, resolve_atom, resolve_operands, use_counts
+from fgrad.ir.walk import definitions, is_ordered, resolve_atom, resolve_operands, use_counts
 from fgrad.ops import primitives as prims
 
 Prepare = Callable[[Program], Program]
@@ -146,7 +146,7 @@ class _Sums:
     def _absorbs(self, atom: Atom) -> _Term | None:
         """A term that may begin with what it is added to."""
         eqn = self.defined.get(atom) if isinstance(atom, Var) else None
-        if eqn is None or not isinstance(atom, Var) or self.uses[atom] != 1 or has_effect(eqn):
+        if eqn is None or not isinstance(atom, Var) or self.uses[atom] != 1 or is_ordered(eqn):
             return None
         k = eqn.outputs.index(atom)
         start = start_of(eqn, k)

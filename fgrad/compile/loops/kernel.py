@@ -42,7 +42,7 @@ from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import Holds
-from fgrad.ir.walk import calls_back
+from fgrad.ir.walk import calls_back, communicates
 from fgrad.ops import primitives as prims
 
 FEWEST_LANES = 8  # loops beside each other that are worth a vector
@@ -64,7 +64,7 @@ def loop_steps(
         constant: makes a constant array a variable.
         schedule: orders the loops of other kernels.
     """
-    if eqn.prim.holds is not Holds.LOOP or calls_back(eqn):
+    if eqn.prim.holds is not Holds.LOOP or calls_back(eqn) or communicates(eqn):
         return None
     wanted = [v for v in eqn.outputs if v in used and v.aval.size]
     lanes = find_lanes(eqn, prepared, wanted)

@@ -17,7 +17,7 @@ from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
-from fgrad.ir.walk import has_effect
+from fgrad.ir.walk import is_ordered
 from fgrad.ops import primitives as prims
 
 
@@ -70,7 +70,7 @@ def without_unread(program: Program) -> Program:
     live = {a for a in program.outputs if isinstance(a, Var)}
     kept: list[Eqn] = []
     for eqn in reversed(program.eqns):
-        acts = has_effect(eqn)
+        acts = is_ordered(eqn)
         if live.isdisjoint(eqn.outputs) and not acts:
             continue
         if eqn.prim.holds is Holds.LOOP and not acts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import has_effect, resolve_atom, resolve_operands
+from fgrad.ir.walk import is_ordered, resolve_atom, resolve_operands
 
 
 def cse(program: Program) -> Program:
@@ -27,7 +27,7 @@ def cse(program: Program) -> Program:
     for eqn in program.eqns:
         eqn = resolve_operands(eqn, env)
         first_eqn = seen.setdefault(_key(eqn), eqn)
-        if first_eqn is eqn or has_effect(eqn):
+        if first_eqn is eqn or is_ordered(eqn):
             kept.append(eqn)
         else:
             env.update(zip(eqn.outputs, first_eqn.outputs, strict=True))

@@ -11,7 +11,7 @@ import numpy as np
 from fgrad.compile.passes.dce import without
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import resolve_atom, resolve_operands
+from fgrad.ir.walk import is_ordered, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
@@ -56,7 +56,7 @@ def _foldable(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> bool:
         if type(a) is Var and a not in arrays:
             return False
     prim, size = eqn.prim, sum([v.aval.size for v in eqn.outputs])
-    if prim.holds is not None or prim.effect or prim is prims.broadcast:
+    if prim.holds is not None or is_ordered(eqn) or prim is prims.broadcast:
         return False
     moved = prim.movement is not None and prim.movement.permutes
     return size <= (MOVED if moved else SMALL) and bool(eqn.inputs)

@@ -14,16 +14,18 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import resolve_atom, resolve_operands
+from fgrad.ops.collectives import entered_p
 from fgrad.transforms.checkpoint.names import NAME as checkpoint_name_p
 
 EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
     checkpoint_name_p: lambda eqn: _identity(eqn),
+    entered_p: lambda eqn: _identity(eqn),
     **compositions.EXPANSIONS,
 }
 
 
 def _identity(eqn: Eqn) -> Program:
-    """A name that no policy looks for any more."""
+    """A name that no policy looks for any more, or a place that no derivative crosses."""
     x = Var(eqn.inputs[0].aval.strong())
     return Program("identity", (x,), (), (), (x,), "inline")
 

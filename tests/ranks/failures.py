@@ -1,0 +1,108 @@
+"""What goes wrong at one of the ranks: python failures.py NAME LIMIT"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fgrad
+from fgrad import distributed as dist
+from fgrad import lax
+from fgrad.distributed import P
+
+mesh = dist.init("mpi", axes=("data",), timeout=float(sys.argv[2]))
+assert mesh.index is not None
+LAST = mesh.index[0] == mesh.size - 1
+
+
+def sharded(f: Callable[..., Any]) -> Callable[..., Any]:
+    return dist.shard_map(f, mesh=mesh, in_specs=P("data"), out_specs=P())
+
+
+def total(x: Any) -> Any:
+    return lax.psum(np.sum(x), "data")
+
+
+def work(x: Any) -> None:
+    print(fgrad.jit(sharded(total))(x), flush=True)
+
+
+def raises() -> None:
+    if LAST:
+        raise ValueError("this rank has no data")
+    work(np.ones(3))
+
+
+def raises_in_program() -> None:
+    def body(x: Any) -> Any:
+        return total(np.reshape(x, (2, 2)) if LAST else x)
+
+    sharded(body)(np.ones(3))
+
+
+def exits() -> None:
+    if LAST:
+        sys.exit(0)
+    work(np.ones(3))
+
+
+def dies() -> None:
+    if LAST:
+        os._exit(3)
+    work(np.ones(3))
+
+
+def sleeps() -> None:
+    f = fgrad.jit(sharded(total))
+    f(np.ones(3))
+    if LAST:
+        time.sleep(60)
+    f(np.ones(3))
+
+
+def waits_eager() -> None:
+    f = sharded(total)
+    f(np.ones(3))
+    if LAST:
+        time.sleep(60)
+    f(np.ones(3))
+
+
+def reordered() -> None:
+    def body(x: Any) -> Any:
+        parts = [lambda: lax.psum(x, "data"), lambda: lax.pmax(x[:2], "data")]
+        return [part() for part in (parts[::-1] if LAST else parts)]
+
+    fgrad.jit(sharded(body))(np.ones(3))
+
+
+def sizes() -> None:
+    work(np.ones(4 if LAST else 3))
+    sharded(lambda x: lax.psum(x, "data"))(np.ones(4 if LAST else 3))
+
+
+def dtypes() -> None:
+    sharded(lambda x: lax.psum(x, "data"))(np.ones(3, np.float32 if LAST else np.float64))
+
+
+def branch() -> None:
+    f = fgrad.jit(sharded(total))
+    if not LAST:
+        f(np.ones(3))
+
+
+def varying_condition() -> None:
+    sharded(lambda x: lax.cond(np.sum(x) > 0, total, np.sum, x))(np.ones(3))
+
+
+def others() -> None:
+    sharded(total if not LAST else np.mean)(np.ones(3))
+
+
+globals()[sys.argv[1]]()
+print("done", flush=True)

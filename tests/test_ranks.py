@@ -1,0 +1,97 @@
+"""Programs of ranks under MPI equal the same on one process; what goes wrong ends with a card."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from ranks.launch import HERE, MISSING, must_pass, run_ranks
+
+import fgrad
+
+needs_mpi = pytest.mark.skipif(MISSING, reason="needs mpi4py and mpiexec: pip install 'fgrad[mpi]'")
+
+
+@needs_mpi
+@pytest.mark.parametrize("start", [0, 1000])
+def test_random_programs_on_two_ranks(start: int) -> None:
+    text = must_pass(2, str(HERE / "random_cases.py"), "a", str(start), "14")
+    assert text.count("agree") == 2
+
+
+@needs_mpi
+def test_random_programs_on_a_mesh_of_two_axes() -> None:
+    text = must_pass(4, str(HERE / "random_cases.py"), "ab", "2000", "7")
+    assert text.count("agree") == 4
+
+
+# What each failure prints, and whether the watching thread must find it, after LIMIT seconds.
+LIMIT = 2.0
+FAILURES: dict[str, tuple[str, bool]] = {
+    "raises": ("rank 1 of 2:.*ValueError: this rank has no data", False),
+    "raises_in_program": (r"rank 1 of 2:.*ShapeError: .*failures.py:\d+ \(body\)", False),
+    "exits": (r"rank 0 +in agreement.*\(work\).*rank 1 +has ended", True),
+    "dies": ("", False),
+    "sleeps": (
+        r"rank 0 +in psum of 8 bytes .*\(sleeps\).*rank 1 +in no collective.*sleep\(60",
+        True,
+    ),
+    "waits_eager": (r"rank 0 +in psum of 8 bytes .*\(waits_eager\).*sleep\(60", True),
+    "reordered": (
+        r"they do not meet.*rank 0 .*psum\[data\] f64\[3\].*rank 1 .*pmax\[data\]",
+        False,
+    ),
+    "sizes": (r"their blocks differ.*rank 0 .*f64\[3\].*rank 1 .*f64\[4\]", False),
+    "dtypes": (r"their blocks differ.*rank 0 .*f64\[3\].*rank 1 .*f32\[3\]", False),
+    "branch": (r"rank 0 +in agreement.*rank 1 +has ended", True),
+    "varying_condition": ("VaryingError: The choice of a branch varies", False),
+    "others": ("VaryingError: shard_map: the result of mean varies", False),
+}
+
+
+@needs_mpi
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures_end_all_ranks_and_say_why(name: str) -> None:
+    pattern, waits = FAILURES[name]
+    words = (str(HERE / "failures.py"), name, str(LIMIT))
+    ended = run_ranks(2, *words, limit=60, FGRAD_CHECK="1")
+    assert ended.status, ended.text
+    assert re.search(pattern, ended.text, re.DOTALL), ended.text
+    if waits:
+        assert f"has waited {LIMIT:g} s" in ended.text
+
+
+# --- without ranks
+
+START = "from fgrad import distributed as dist; dist.init('mpi', axes=('data',))"
+
+
+def one_process(**env: str) -> str:
+    found = subprocess.run(
+        [sys.executable, "-c", START], env={**os.environ, **env}, timeout=120,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert found.returncode
+    return found.stderr
+
+
+@needs_mpi
+@pytest.mark.parametrize("name", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"])
+def test_processes_of_another_launcher(name: str) -> None:
+    text = one_process(**{name: "4"})
+    assert f"rank 0 of 1, but {name} says that there are 4" in text
+
+
+@pytest.mark.skipif(not MISSING, reason="mpi4py is there")
+def test_without_mpi4py() -> None:
+    text = one_process()
+    assert "MissingMpiError" in text and "pip install 'fgrad[mpi]'" in text
+
+
+def test_what_is_no_engine_or_mesh() -> None:
+    dist = fgrad.distributed
+    with pytest.raises(fgrad.errors.ArgumentError, match="no engine 'gloo'"):
+        dist.init("gloo")
