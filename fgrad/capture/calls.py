@@ -21,11 +21,10 @@ from fgrad import numpy as fnp
 from fgrad.base.lazy_import import lazy_module
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
-from fgrad.capture.ragged import Ragged
 from fgrad.capture.rounding import round_
 from fgrad.capture.values import PYTHON_NUMBERS, is_unknown, is_weak
 from fgrad.errors import ArgumentError
-from fgrad.numpy.masked import Masked
+from fgrad.numpy.masked import UnknownSize
 from fgrad.numpy.promote import weakened
 from fgrad.numpy.python_numbers import has_value, in_domain, whole
 from fgrad.ops import erf_gamma, special_functions
@@ -182,6 +181,8 @@ def _truths(items: Any, plain: Function, ufunc: Function) -> object:
 
 def isinstance_(x: Any, kinds: Any) -> bool:
     """`isinstance`: a traced array is an `np.ndarray`, a traced number one of NumPy or Python."""
+    if isinstance(x, UnknownSize):
+        return isinstance(np.empty(0), kinds) or isinstance(x, kinds)
     if not isinstance(x, Tracer) or x.builder.what == "device":
         return isinstance(x, kinds)
     wanted = kinds if isinstance(kinds, tuple) else (kinds,)
@@ -208,7 +209,7 @@ def print_(*args: Any, **kwargs: Any) -> None:
 
 def len_(x: Any) -> Any:
     """`len`: traced, of what a mask selects and of a ragged slice."""
-    return x.shape[0] if isinstance(x, (Masked, Ragged)) else builtins.len(x)
+    return x.shape[0] if isinstance(x, UnknownSize) else builtins.len(x)
 
 
 def isscalar_(x: object) -> bool:
@@ -218,6 +219,8 @@ def isscalar_(x: object) -> bool:
 
 def type_(*args: object) -> object:
     """`type`: what the value of a traced one would have."""
+    if len(args) == 1 and isinstance(args[0], UnknownSize):
+        return np.ndarray
     if len(args) != 1 or not isinstance(args[0], Tracer) or args[0].builder.what == "device":
         return type(*args)
     x = args[0]
@@ -228,7 +231,7 @@ def type_(*args: object) -> object:
 
 def class_of(x: Any) -> Any:
     """`x.__class__`."""
-    return type_(x) if isinstance(x, Tracer) else x.__class__
+    return type_(x) if isinstance(x, (Tracer, UnknownSize)) else x.__class__
 
 
 def list_(*args: object) -> object:

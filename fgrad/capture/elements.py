@@ -139,8 +139,9 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`."""
     if isinstance(index, (tuple, slice)):
         index = _settled(index)
-    if isinstance(x, (Tracer, Masked)):
-        x[index] = value
+    if isinstance(x, (Tracer, Masked, Ragged)):
+        part = ragged(x, index) if isinstance(x, Tracer) and has_unknown(index) else None
+        (x if part is None else part)[index if part is None else ...] = value
         return
     changes(x)
     if isinstance(x, (list, dict)) and has_unknown(index):
@@ -151,9 +152,11 @@ def set_item(x: Any, index: Any, value: Any) -> None:
 def change_item(x: object, index: object, op: str, value: Callable[[], object]) -> None:
     """`x[index] op= value()`."""
     old = item(x, index)
-    if not isinstance(x, (Tracer, Masked)):
+    if not isinstance(x, (Tracer, Masked, Ragged)):
         changes(x)
-    set_item(x, index, IN_PLACE[op](old, value()))
+    new = IN_PLACE[op](old, value())
+    if not isinstance(new, Ragged) or new is not old:  # else it is written
+        set_item(x, index, new)
 
 
 def changed(x: object, op: str, value: Callable[[], object]) -> object:

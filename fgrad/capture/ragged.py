@@ -6,8 +6,7 @@
 
 A ragged slice is a number of elements, and how each is found.  Elementwise functions and places
 (`w[columns]`) compose that, reductions are loops over it; all else sees the whole under a mask
-(`numpy/masked.py`).  A slice whose bounds count with a loop (`x[:i]`) is none: its loop runs step
-by step, with slices that are known.
+(`numpy/masked.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.ir.aval import INT64, Aval
 from fgrad.numpy.bounds import traced_indices
 from fgrad.numpy.masked import REDUCTIONS, Masked, UnknownSize, unknown_size
-from fgrad.numpy.promote import weakened
+from fgrad.numpy.promote import stored, strong, weakened
 from fgrad.numpy.reductions import sum_dtype
 from fgrad.ops.checked import checked, empty_extremum, located
 from fgrad.trace import Tracer, trace
@@ -47,15 +46,21 @@ class Ragged(UnknownSize):
         count: how many there are.
         limit: how many there can be.
         settled: the same elements as they are now, where a later write into an array changes them.
+        store: writes into the array of which they are a part.
     """
 
-    __slots__ = ("at", "count", "dtype", "limit", "settled")
+    __slots__ = ("at", "count", "dtype", "limit", "settled", "store")
 
     def __init__(
-        self, at: At, count: Any, limit: int, settled: Callable[[], Ragged] | None = None
+        self,
+        at: At,
+        count: Any,
+        limit: int,
+        settled: Callable[[], Ragged] | None = None,
+        store: Callable[[Any], None] | None = None,
     ) -> None:
         leaders.add(Ragged)
-        self.at, self.count, self.limit = at, count, limit
+        self.at, self.count, self.limit, self.store = at, count, limit, store
         self.settled = settled or (lambda: self)
         (out,) = trace(lambda k: [at(k)], [INDEX], "ragged", "for").program.out_avals
         if out.shape:
@@ -86,11 +91,24 @@ class Ragged(UnknownSize):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "reduce" and ufunc in REDUCTIONS and not kwargs:
             return REDUCTIONS[ufunc](*inputs)
+        out = kwargs.pop("out", None)
         if method != "__call__" or kwargs or ufunc.nout > 1:
             raise unknown_size()
+        if out is not None:
+            return self._changed(ufunc, inputs, out[0])
         if ufunc is np.matmul:
             return _product(*inputs)
         return _together(ufunc, inputs) if ufunc.signature is None else self._refuse()
+
+    def _changed(self, ufunc: np.ufunc, inputs: Sequence[Any], out: Any) -> Ragged:
+        """`x[a:b] += v`: the slice, whose elements are others now."""
+        if not isinstance(out, Ragged) or out.store is None or ufunc.signature is not None:
+            raise unknown_size()
+        new = _together(ufunc, inputs)
+        if not np.can_cast(new.dtype, out.dtype, "same_kind"):
+            raise unknown_size()
+        out.store(new)
+        return out
 
     def __array_function__(
         self, func: Callable[..., Any], types: Collection[type], args: Any, kwargs: Any
@@ -111,7 +129,16 @@ class Ragged(UnknownSize):
             both = _of_one_length((self, index))
             whole = both[0].masked()
             return whole[Masked(both[1].masked().whole, whole.mask)]
+        if isinstance(index, slice):
+            return _part(self, index)
+        if isinstance(index, (int, np.integer)) or (isinstance(index, Tracer) and not index.shape):
+            return _element(self, index)
         raise unknown_size()
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if self.store is None or not (index is Ellipsis or index == slice(None)):
+            raise unknown_size()
+        self.store(value)
 
     def astype(self, dtype: Any) -> Ragged:
         """The elements with another dtype."""
@@ -144,7 +171,7 @@ def ragged(x: Any, index: Any) -> Ragged | None:
         return _at_places(base, parts, axis)
     part: slice = parts[axis]
     bounds = [b for b in (part.start, part.stop) if is_unknown(b)]
-    if part.step not in (None, 1) or not bounds or all([_counts(b) for b in bounds]):
+    if part.step not in (None, 1) or not bounds:
         return None
     length = base.shape[axis]
     start, stop = _bound(part.start, 0, length), _bound(part.stop, length, length)
@@ -157,13 +184,57 @@ def ragged(x: Any, index: Any) -> Ragged | None:
 
         return at
 
-    return Ragged(reader(base), count, length, lambda: Ragged(reader(base.twin()), count, length))
+    def store(value: Any) -> None:
+        row = (*parts[:axis], slice(None), *parts[axis + 1 :])
+        base[row] = _written(base[row], value, start, count)
+
+    def settled() -> Ragged:
+        return Ragged(reader(base.twin()), count, length)
+
+    return Ragged(reader(base), count, length, settled, store)
 
 
-def _bound(b: Any, default: int, length: int) -> Any:
+def _written(row: Any, value: Any, start: Any, count: Any) -> Any:
+    """A row with `count` other elements, from a place on."""
+    places = as_tracer(np.arange(row.size))
+    if isinstance(value, Ragged):
+        own = _of_one_length((value, Ragged(lambda k: k, count, row.size)))[0]
+        count, value = own.count, own.at(np.maximum(places - start, 0))
+    elif np.ndim(value):
+        raise unknown_size()
+    inside = np.logical_and(places >= start, places < start + count)
+    return np.where(inside, stored(value, row.dtype), row)
+
+
+def _part(x: Ragged, index: slice) -> Ragged:
+    """`x[a:b]` and `x[::-1]` of a slice; a view of it, which cannot be written."""
+    if index.step == -1 and index.start is index.stop is None:
+        start, count = x.count - 1, x.count
+    elif index.step in (None, 1):
+        start, stop = _bound(index.start, 0, x.count), _bound(index.stop, x.count, x.count)
+        count = weakened(np.maximum(stop - start, 0))
+    else:
+        raise unknown_size()
+    sign = index.step or 1
+
+    def of(own: Ragged) -> Ragged:
+        return Ragged(lambda k: own.at(start + sign * k), count, x.limit)
+
+    return Ragged(of(x).at, count, x.limit, lambda: of(x.settled()))
+
+
+def _element(x: Ragged, index: Any) -> Any:
+    """`x[i]` of a slice."""
+    place = np.where(np.less(index, 0), index + x.count, index)
+    inside = np.logical_and(place >= 0, place < x.count)
+    error = located(IndexError("index out of bounds of a slice"))
+    return x.at(checked(place, inside, error))
+
+
+def _bound(b: Any, default: Any, length: Any) -> Any:
     """A bound of a slice, from 0 to the length."""
     if b is None:
-        return np.int64(default)
+        return strong(default) if isinstance(default, Tracer) else np.int64(default)
     b = b.astype(INT64) if isinstance(b, Tracer) else np.int64(b)
     return np.clip(np.where(b < 0, b + length, b), 0, length)
 
@@ -183,34 +254,6 @@ def _at_places(base: Tracer, parts: Sequence[Any], axis: int) -> Ragged:
             return base[(*parts[:axis], place, *parts[axis + 1 :])]
 
     return Ragged(at, places.count, places.limit)
-
-
-def _counts(x: Tracer) -> bool:
-    """Whether a number is made of counters of loops alone, which are known if they run step by
-    step."""
-    pending, seen = [x], 0
-    while pending:
-        x = pending.pop()
-        while isinstance(x.value, Tracer):
-            x = x.value
-        made = {k: record for record in x.builder.records for k in record.outs}
-        outer = {inner.index: given for _, given, inner, _ in x.builder.captures.values()}
-        todo, done = [x.index], set[int]()
-        while todo:
-            k = todo.pop()
-            seen += 1
-            if k in done:
-                continue
-            done.add(k)
-            if k in made and seen < MOST_STEPS:
-                todo += [op for op in made[k].operands if type(op) is int]
-            elif k in outer and isinstance(outer[k], Tracer):
-                pending.append(outer[k])
-            elif k not in outer and not (
-                x.builder.what == "for" and k == x.builder.inputs[0].index
-            ):
-                return False
-    return True
 
 
 # --- formulas and reductions ----------------------------------------------------------------------
@@ -308,6 +351,8 @@ FUNCTIONS: dict[object, Callable[[Any], Any]] = {
     np.size: lambda x: x.size,
     np.ndim: lambda x: 1,
     np.copy: lambda x: x.copy(),
+    np.flip: lambda x: x[::-1],
+    np.flipud: lambda x: x[::-1],
     np.sum: _sum,
     np.mean: _mean,
     np.prod: lambda x: _folded(x, sum_dtype(x.dtype).type(1), np.multiply),
