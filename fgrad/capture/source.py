@@ -11,6 +11,7 @@ import dis
 import functools
 import inspect
 import linecache
+import re
 import tokenize
 from collections.abc import Iterator
 from types import CodeType, FunctionType
@@ -169,6 +170,7 @@ def _same(a: CodeType, b: CodeType) -> bool:
     return same and all([_same(x, y) for x, y in zip(mine, yours, strict=True)])
 
 
+_NULL = re.compile(r"NULL(\|self)? \+ | \+ NULL(\|self)?")  # what is left for `self`, by version
 _CALLING = frozenset({"CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"})
 
 
@@ -176,7 +178,7 @@ def _steps(code: CodeType) -> list[tuple[str, str]]:
     """The instructions; `module.f()` may be compiled as a method or not, by where the module was
     imported."""
     return [
-        (step.opname.replace("METHOD", "ATTR"), step.argrepr.replace("NULL + ", ""))
+        (step.opname.replace("METHOD", "ATTR"), _NULL.sub("", step.argrepr))
         for step in dis.get_instructions(code)
         if step.opname not in _CALLING
         and step.opcode not in dis.hasjrel
