@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_extension, lazy_module, load
+from fgrad.base.lazy_import import lazy_extension, lazy_module, lazy_names
 from fgrad.errors import ArgumentError
 from fgrad.typing import PyTree
 
@@ -40,35 +40,32 @@ optree = lazy_module("optree")
 optree_dataclasses = lazy_module("optree.dataclasses")
 
 NAMESPACE = "fgrad"  # that of fgrad/base/tree_paths.py
-_NODES, _PATHS = "fgrad.base.tree_nodes", "fgrad.base.tree_paths"
-_LAZY = {
-    "DictKey": _PATHS,
-    "FlattenedIndexKey": _PATHS,
-    "GetAttrKey": _PATHS,
-    "Partial": _NODES,
-    "SequenceKey": _PATHS,
-    "flatten_with_path": _PATHS,
-    "keystr": _PATHS,
-    "leaves_with_path": _PATHS,
-    "map_with_path": _PATHS,
-    "register_dataclass": _NODES,
-    "register_node_class": _NODES,
-    "register_node_with_keys": _NODES,
-    "register_static": _NODES,
-}
 TreeDef: TypeAlias = "PyTreeSpec"
 IsLeaf: TypeAlias = Callable[[Any], bool]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'fgrad.tree' has no attribute {name!r}")
-    value = globals()[name] = getattr(load(_LAZY[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*_LAZY, *globals()})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "fgrad.base.tree_nodes": (
+            "Partial",
+            "register_dataclass",
+            "register_node_class",
+            "register_node_with_keys",
+            "register_static",
+        ),
+        "fgrad.base.tree_paths": (
+            "DictKey",
+            "FlattenedIndexKey",
+            "GetAttrKey",
+            "SequenceKey",
+            "flatten_with_path",
+            "keystr",
+            "leaves_with_path",
+            "map_with_path",
+        ),
+    },
+)
 
 
 def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:

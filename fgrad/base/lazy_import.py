@@ -13,7 +13,7 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -143,3 +143,23 @@ def lazy_extension(name: str) -> Any:
     """The same for a compiled module whose package takes long to import: `scipy.linalg` takes ten
     times as long as the table of BLAS routines in it."""
     return LazyExtension(name)
+
+
+def lazy_names(
+    module: str, parts: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module of which some names are loaded when they are read.
+
+    Arguments:
+        module: its name.
+        parts: for each module that is loaded then, the names that it has.
+    """
+    homes = {name: part for part, names in parts.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = vars(sys.modules[module])[name] = getattr(load(homes[name]), name)
+        return value
+
+    return get, lambda: sorted({*homes, *vars(sys.modules[module])})

@@ -8,14 +8,19 @@ All are pure functions of arrays, differentiable to any order; parameters are yo
 
 from __future__ import annotations
 
+from fgrad.nn import initializers
 from fgrad.nn.activations import (
     celu,
     elu,
     gelu,
     glu,
     hard_sigmoid,
+    hard_silu,
+    hard_swish,
     hard_tanh,
+    identity,
     leaky_relu,
+    log1mexp,
     log_sigmoid,
     mish,
     relu,
@@ -25,27 +30,31 @@ from fgrad.nn.activations import (
     silu,
     soft_sign,
     softplus,
+    sparse_plus,
+    sparse_sigmoid,
+    squareplus,
     swish,
     tanh,
 )
 from fgrad.nn.attention import dot_product_attention
-from fgrad.nn.initializers import (
-    glorot_normal,
-    glorot_uniform,
-    he_normal,
-    he_uniform,
-    lecun_normal,
-    lecun_uniform,
-)
-from fgrad.nn.layers import avg_pool, conv, dropout, layer_norm, max_pool, rms_norm
+from fgrad.nn.layers import avg_pool, conv, dropout, layer_norm, max_pool, rms_norm, standardize
 from fgrad.nn.probability import (
     log_softmax,
+    logmeanexp,
     logsumexp,
     one_hot,
     sigmoid_cross_entropy,
     softmax,
     softmax_cross_entropy,
     softmax_cross_entropy_with_probabilities,
+)
+from fgrad.nn.weights import (
+    glorot_normal,
+    glorot_uniform,
+    he_normal,
+    he_uniform,
+    lecun_normal,
+    lecun_uniform,
 )
 
 __all__ = [
@@ -60,15 +69,21 @@ __all__ = [
     "glorot_uniform",
     "glu",
     "hard_sigmoid",
+    "hard_silu",
+    "hard_swish",
     "hard_tanh",
     "he_normal",
     "he_uniform",
+    "identity",
+    "initializers",
     "layer_norm",
     "leaky_relu",
     "lecun_normal",
     "lecun_uniform",
+    "log1mexp",
     "log_sigmoid",
     "log_softmax",
+    "logmeanexp",
     "logsumexp",
     "max_pool",
     "mish",
@@ -85,6 +100,10 @@ __all__ = [
     "softmax_cross_entropy",
     "softmax_cross_entropy_with_probabilities",
     "softplus",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "squareplus",
+    "standardize",
     "swish",
     "tanh",
 ]

@@ -10,7 +10,14 @@ import math
 from collections.abc import Callable
 
 from fgrad.errors import ShapeError
-from fgrad.numpy.promote import inexact, normalize_axis, user_line
+from fgrad.numpy.promote import (
+    as_array,
+    broadcast,
+    broadcast_shapes,
+    inexact,
+    normalize_axis,
+    user_line,
+)
 from fgrad.ops import elementwise as ew
 from fgrad.ops import erf_gamma as eg
 from fgrad.ops.elementwise import lit, select
@@ -86,6 +93,59 @@ def hard_sigmoid(x: ArrayLike) -> Value:
     """
     x = inexact(x)
     return ew.div(relu6(ew.add(x, lit(x, 3))), lit(x, 6))
+
+
+def hard_silu(x: ArrayLike) -> Value:
+    """x * relu6(x + 3) / 6, also called hard_swish (Howard et al. 2019).
+
+    Example:
+        >>> import numpy as np
+        >>> hard_silu(np.array([-4.0, 1.0, 4.0]))
+        array([0.        , 0.66666667, 4.        ])
+    """
+    x = inexact(x)
+    return _between_tails(x, 3.0, lambda y: ew.mul(y, hard_sigmoid(y)))
+
+
+hard_swish = hard_silu
+
+
+def identity(x: ArrayLike) -> Value:
+    """x itself.
+
+    Example:
+        >>> identity(2.0)
+        np.float64(2.0)
+    """
+    return inexact(x)
+
+
+def sparse_plus(x: ArrayLike) -> Value:
+    """0 for x <= -1, x for x >= 1, (x + 1)^2 / 4 between.
+
+    Example:
+        >>> import numpy as np
+        >>> sparse_plus(np.array([-2.0, 0.0, 2.0]))
+        array([0.  , 0.25, 2.  ])
+    """
+    x = inexact(x)
+
+    def middle(y: Value) -> Value:
+        return ew.mul(ew.square(ew.add(y, lit(y, 1))), lit(y, 0.25))
+
+    return _between_tails(x, 1.0, middle)
+
+
+def sparse_sigmoid(x: ArrayLike) -> Value:
+    """The derivative of `sparse_plus`: (x + 1) / 2 between 0 and 1.
+
+    Example:
+        >>> import numpy as np
+        >>> sparse_sigmoid(np.array([-2.0, 0.0, 2.0]))
+        array([0. , 0.5, 1. ])
+    """
+    y = hard_tanh(x)
+    return ew.mul(ew.add(y, lit(y, 1)), lit(y, 0.5))
 
 
 # --- exponential --------------------------------------------------------------------------------
@@ -176,6 +236,42 @@ def softplus(x: ArrayLike) -> Value:
     positive = ew.gt(x, lit(x, 0))
     distance = select(positive, ew.neg(x), x)
     return ew.add(select(positive, x, lit(x, 0)), ew.log1p(ew.exp(distance)))
+
+
+def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Value:
+    """(x + sqrt(x^2 + b)) / 2, without cancellation (Barron 2021).
+
+    Example:
+        >>> squareplus(0.0), squareplus(-1e9)
+        (np.float64(1.0), np.float64(1e-09))
+    """
+    x = inexact(x)
+    b = ew.convert(as_array(b), x.dtype)
+    shape = broadcast_shapes(x.shape, b.shape)
+    x, b = broadcast((x, b), shape)
+    positive = ew.ge(x, lit(x, 0))
+    size = select(positive, x, ew.neg(x))  # |x|, with slope 1 at 0
+    large = ew.gt(size, lit(x, 1e8 if x.dtype.itemsize > 4 else 1e3))  # where x^2 alone counts
+    middle = select(large, lit(x, 0), x)
+    root = select(large, size, ew.sqrt(ew.add(ew.square(middle), b)))
+    double = ew.add(size, root)
+    zero = ew.eq(double, lit(x, 0))  # x = 0 and b = 0
+    below = ew.div(b, select(zero, lit(x, 1), double))
+    return ew.mul(select(positive, double, below), lit(x, 0.5))
+
+
+def log1mexp(x: ArrayLike) -> Value:
+    """log(1 - exp(-x)) for x > 0, by the better of two formulas (Maechler 2012).
+
+    Example:
+        >>> log1mexp(1e-20), log1mexp(50.0)
+        (np.float64(-46.051701859880914), np.float64(-1.9287498479639178e-22))
+    """
+    x = inexact(x)
+    near = ew.lt(x, lit(x, math.log(2)))
+    close = ew.log(ew.neg(ew.expm1(ew.neg(select(near, x, lit(x, 1))))))
+    far = ew.log1p(ew.neg(ew.exp(ew.neg(select(near, lit(x, 1), x)))))
+    return select(near, close, far)
 
 
 def log_sigmoid(x: ArrayLike) -> Value:

@@ -1,167 +1,288 @@
-"""L7. Random initial weights that preserve the variance of activations or gradients.
+"""L7. Makers of initial weights, by JAX's names: `he_normal()(key, shape, dtype)`.
 
-fan_in and fan_out are the numbers of connections into and out of a unit:
+    variance_scaling(scale, mode, distribution)     variance scale / n, with n by `mode`:
+        "fan_in"  "fan_out"  "fan_avg" (their mean)  "fan_geo_avg" (their geometric mean)
 
-    lecun   variance 1 / fan_in                  (LeCun et al. 1998, section 4.6)
-    glorot  variance 2 / (fan_in + fan_out)      (Glorot and Bengio 2010, eq. 16)
-    he      variance 2 / fan_in                  (He et al. 2015, eq. 10)
+Functions of `fgrad.nn` with the same names give the weights at once, `nn.he_normal(key, shape)`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from fgrad import random
-from fgrad.errors import ShapeError
-from fgrad.numpy.promote import normalize_axis, user_line
-from fgrad.ops.elementwise import lit, mul, sub
+from fgrad.base.pickling import pickles_as_call
+from fgrad.errors import ArgumentError, ShapeError
+from fgrad.nn.weights import Axes, fans
+from fgrad.numpy.promote import as_array, broadcast_to, convert, normalize_axis, user_line
 from fgrad.random.keys import Key
 from fgrad.trace import Value
-from fgrad.typing import DTypeLike
+from fgrad.typing import ArrayLike, DTypeLike
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = Sequence[int]
+Initializer: TypeAlias = Callable[..., Value]  # of (key, shape, dtype)
 
-
-def fans(shape: Shape, in_axis: int = -2, out_axis: int = -1) -> tuple[int, int]:
-    """fan_in and fan_out of weights; axes besides the two are the window of a convolution.
-
-    Raises:
-        ShapeError: if there are fewer than two axes.
-
-    Example:
-        >>> fans((3, 5)), fans((8, 4, 3, 3), in_axis=1, out_axis=0)
-        ((3, 5), (36, 72))
-    """
-    if len(shape) < 2:
-        raise ShapeError(
-            f"nn: weights of shape {shape} have no fans: two axes are needed.", user_line()
-        )
-    i, o = normalize_axis(in_axis, len(shape)), normalize_axis(out_axis, len(shape))
-    window = math.prod([n for axis, n in enumerate(shape) if axis not in (i, o)])
-    return shape[i] * window, shape[o] * window
+_MODES: dict[str, Callable[[float, float], float]] = {
+    "fan_in": lambda i, o: i,
+    "fan_out": lambda i, o: o,
+    "fan_avg": lambda i, o: (i + o) / 2,
+    "fan_geo_avg": lambda i, o: math.sqrt(i * o),
+}
+# The standard deviation of normal numbers between -2 and 2.
+_TRUNCATED = 0.87962566103423978
 
 
-def _normal(key: Key, shape: Shape, dtype: DTypeLike | None, variance: float) -> Value:
-    x = random.normal(key, shape, dtype)
-    return mul(x, lit(x, math.sqrt(variance)))
+def _truncated(key: Key, shape: Shape, dtype: Any, deviation: float) -> Value:
+    return _times(random.truncated_normal(key, -2, 2, tuple(shape), dtype), deviation / _TRUNCATED)
 
 
-def _uniform(key: Key, shape: Shape, dtype: DTypeLike | None, variance: float) -> Value:
-    """Uniform in [-a, a), where a^2 = 3 variance."""
-    limit = math.sqrt(3 * variance)
-    u = random.uniform(key, shape, dtype)
-    return sub(mul(u, lit(u, 2 * limit)), lit(u, limit))
+def _normal(key: Key, shape: Shape, dtype: Any, deviation: float) -> Value:
+    return _times(random.normal(key, tuple(shape), dtype), deviation)
 
 
-def glorot_normal(
-    key: Key,
-    shape: Shape,
+def _uniform(key: Key, shape: Shape, dtype: Any, deviation: float) -> Value:
+    limit = math.sqrt(3) * deviation
+    return random.uniform(key, tuple(shape), dtype, -limit, limit)
+
+
+_DISTRIBUTIONS = {"truncated_normal": _truncated, "normal": _normal, "uniform": _uniform}
+
+
+def _times(x: Any, factor: ArrayLike) -> Value:
+    return x * convert(as_array(factor), x.dtype)
+
+
+@pickles_as_call
+def variance_scaling(
+    scale: float,
+    mode: str,
+    distribution: str,
+    in_axis: Axes = -2,
+    out_axis: Axes = -1,
+    batch_axis: Axes = (),
     dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Weights from a normal distribution of variance 2 / (fan_in + fan_out).
+) -> Initializer:
+    """A maker of weights whose variance is `scale` divided by a number of connections.
 
     Arguments:
-        key: a key of `fgrad.random`.
-        shape: the shape of the weights.
-        dtype: a floating-point dtype.
-        in_axis, out_axis: the axes of inputs and outputs: (-2, -1) for `x @ w`, (1, 0) for `conv`
-            in the layout "NCHW".
+        scale: a positive number.
+        mode: "fan_in", "fan_out", "fan_avg" or "fan_geo_avg".
+        distribution: "truncated_normal" (at two standard deviations), "normal" or "uniform".
+        in_axis, out_axis, batch_axis: axes, or lists of them; the others are windows.
+        dtype: the dtype of weights for which none is given.
+
+    Returns:
+        A function of a key, a shape and a dtype.
 
     Raises:
-        ShapeError: if `shape` has fewer than two axes.
+        ArgumentError: if there is no such mode or distribution.
 
     Example:
-        >>> from fgrad import random
-        >>> glorot_normal(random.key(0), (3, 4), np.float32).shape
+        >>> import fgrad
+        >>> make = fgrad.nn.initializers.variance_scaling(2.0, "fan_in", "normal")
+        >>> make(fgrad.random.key(0), (3, 4), np.float32).shape
         (3, 4)
     """
-    return _normal(key, shape, dtype, 2 / max(1, sum(fans(shape, in_axis, out_axis))))
+    for what, given, known in (
+        ("mode", mode, _MODES),
+        ("distribution", distribution, _DISTRIBUTIONS),
+    ):
+        if given not in known:
+            raise ArgumentError(
+                f"nn.initializers.variance_scaling: {what}={given!r}.",
+                (*user_line(), ("write", " or ".join(map(repr, known)))),
+            )
+
+    def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
+        count = _MODES[mode](*fans(shape, in_axis, out_axis, batch_axis))
+        deviation = math.sqrt(scale / max(count, 1))
+        return _DISTRIBUTIONS[distribution](key, shape, dtype, deviation)
+
+    return init
 
 
-def glorot_uniform(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Uniformly distributed weights of variance 2 / (fan_in + fan_out); see `glorot_normal`.
+def _named(name: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
+    """`variance_scaling` with three known arguments."""
+
+    def make(
+        in_axis: Axes = -2,
+        out_axis: Axes = -1,
+        batch_axis: Axes = (),
+        dtype: DTypeLike | None = np.float64,
+    ) -> Initializer:
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"variance_scaling({scale}, {mode!r}, {distribution!r}); arguments as there."
+    return pickles_as_call(make)
+
+
+glorot_normal = xavier_normal = _named("glorot_normal", 1.0, "fan_avg", "truncated_normal")
+glorot_uniform = xavier_uniform = _named("glorot_uniform", 1.0, "fan_avg", "uniform")
+lecun_normal = _named("lecun_normal", 1.0, "fan_in", "truncated_normal")
+lecun_uniform = _named("lecun_uniform", 1.0, "fan_in", "uniform")
+he_normal = kaiming_normal = _named("he_normal", 2.0, "fan_in", "truncated_normal")
+he_uniform = kaiming_uniform = _named("he_uniform", 2.0, "fan_in", "uniform")
+
+
+@pickles_as_call
+def constant(value: ArrayLike, dtype: DTypeLike | None = np.float64) -> Initializer:
+    """A maker of weights that are all `value`, a number or an array that broadcasts to the shape.
 
     Example:
-        >>> from fgrad import random
-        >>> bool(np.all(abs(glorot_uniform(random.key(0), (3, 3))) <= 1))
+        >>> import fgrad
+        >>> fgrad.nn.initializers.constant(0.5)(fgrad.random.key(0), (2,))
+        array([0.5, 0.5])
+    """
+
+    def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
+        del key
+        made: Any = broadcast_to(convert(as_array(value), np.dtype(dtype)), tuple(shape))
+        return made.copy()
+
+    return init
+
+
+def zeros(key: Key, shape: Shape, dtype: DTypeLike | None = np.float64) -> Value:
+    """Weights that are 0; `key` is not used.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.nn.initializers.zeros(fgrad.random.key(0), (2,))
+        array([0., 0.])
+    """
+    return constant(0)(key, shape, dtype)
+
+
+def ones(key: Key, shape: Shape, dtype: DTypeLike | None = np.float64) -> Value:
+    """Weights that are 1; `key` is not used.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.nn.initializers.ones(fgrad.random.key(0), (2,))
+        array([1., 1.])
+    """
+    return constant(1)(key, shape, dtype)
+
+
+@pickles_as_call
+def normal(stddev: float = 1e-2, dtype: DTypeLike | None = np.float64) -> Initializer:
+    """A maker of normal weights of a standard deviation.
+
+    Example:
+        >>> import fgrad
+        >>> fgrad.nn.initializers.normal(0.1)(fgrad.random.key(0), (2, 3)).shape
+        (2, 3)
+    """
+
+    def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
+        return _normal(key, shape, dtype, stddev)
+
+    return init
+
+
+@pickles_as_call
+def truncated_normal(
+    stddev: float = 1e-2,
+    dtype: DTypeLike | None = np.float64,
+    lower: ArrayLike = -2.0,
+    upper: ArrayLike = 2.0,
+) -> Initializer:
+    """A maker of `stddev` times normal numbers between two limits.
+
+    Example:
+        >>> import fgrad
+        >>> x = fgrad.nn.initializers.truncated_normal(0.1)(fgrad.random.key(0), (100,))
+        >>> bool(np.all(abs(x) <= 0.2))
         True
     """
-    return _uniform(key, shape, dtype, 2 / max(1, sum(fans(shape, in_axis, out_axis))))
+
+    def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
+        return _times(random.truncated_normal(key, lower, upper, tuple(shape), dtype), stddev)
+
+    return init
 
 
-def he_normal(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Normal weights of variance 2 / fan_in, for relu; arguments as for `glorot_normal`.
-
-    Example:
-        >>> from fgrad import random
-        >>> he_normal(random.key(0), (3, 4)).dtype
-        dtype('float64')
-    """
-    return _normal(key, shape, dtype, 2 / max(1, fans(shape, in_axis, out_axis)[0]))
-
-
-def he_uniform(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Uniform weights of variance 2 / fan_in; arguments as for `glorot_normal`.
+@pickles_as_call
+def uniform(scale: float = 1e-2, dtype: DTypeLike | None = np.float64) -> Initializer:
+    """A maker of weights in [0, scale).
 
     Example:
-        >>> from fgrad import random
-        >>> bool(np.all(abs(he_uniform(random.key(0), (6, 3))) <= 1))
+        >>> import fgrad
+        >>> x = fgrad.nn.initializers.uniform(0.5)(fgrad.random.key(0), (100,))
+        >>> bool(np.all((x >= 0) & (x < 0.5)))
         True
     """
-    return _uniform(key, shape, dtype, 2 / max(1, fans(shape, in_axis, out_axis)[0]))
+
+    def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
+        return _times(random.uniform(key, tuple(shape), dtype), scale)
+
+    return init
 
 
-def lecun_normal(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Normal weights of variance 1 / fan_in; arguments as for `glorot_normal`.
+@pickles_as_call
+def orthogonal(
+    scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike | None = np.float64
+) -> Initializer:
+    """A maker of `scale` times a matrix with orthonormal columns, or rows where these are fewer.
 
-    Example:
-        >>> from fgrad import random
-        >>> lecun_normal(random.key(0), (3, 4)).shape
-        (3, 4)
-    """
-    return _normal(key, shape, dtype, 1 / max(1, fans(shape, in_axis, out_axis)[0]))
-
-
-def lecun_uniform(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Uniform weights of variance 1 / fan_in; arguments as for `glorot_normal`.
+    Arguments:
+        scale: a factor.
+        column_axis: the axis of the columns; the others together are the rows.
+        dtype: the dtype of weights for which none is given.
 
     Example:
-        >>> from fgrad import random
-        >>> bool(np.all(abs(lecun_uniform(random.key(0), (3, 3))) <= 1))
+        >>> import fgrad
+        >>> w = fgrad.nn.initializers.orthogonal()(fgrad.random.key(0), (4, 2))
+        >>> np.allclose(w.T @ w, np.eye(2))
         True
     """
-    return _uniform(key, shape, dtype, 1 / max(1, fans(shape, in_axis, out_axis)[0]))
+
+    def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
+        if len(shape) < 2:
+            raise ShapeError(
+                f"nn.initializers.orthogonal: weights of shape {tuple(shape)} are no matrix.",
+                user_line(),
+            )
+        axis = normalize_axis(column_axis, len(shape))
+        rest = [n for a, n in enumerate(shape) if a != axis]
+        rows, columns = math.prod(rest), shape[axis]
+        if not rows * columns:
+            return zeros(key, shape, dtype)
+        q = random.orthogonal(key, rows, (), dtype, columns)
+        return _times(np.moveaxis(np.reshape(q, (*rest, columns)), -1, axis), scale)
+
+    return init
+
+
+@pickles_as_call
+def delta_orthogonal(
+    scale: float = 1.0, column_axis: int = -1, dtype: DTypeLike | None = np.float64
+) -> Initializer:
+    """A maker of filters (*window, in, out) that are `orthogonal` in the middle of the window, and
+    0 elsewhere (Xiao et al. 2018).
+
+    Example:
+        >>> import fgrad
+        >>> w = fgrad.nn.initializers.delta_orthogonal()(fgrad.random.key(0), (3, 3, 2, 4))
+        >>> np.allclose(w[1, 1] @ w[1, 1].T, np.eye(2)), float(abs(w[0]).max())
+        (True, 0.0)
+    """
+
+    def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
+        if len(shape) not in (3, 4, 5) or shape[-1] < shape[-2]:
+            raise ShapeError(
+                f"nn.initializers.delta_orthogonal: shape {tuple(shape)} is no (*window, in, out) "
+                "of one to three window axes with in <= out.",
+                user_line(),
+            )
+        middle = tuple([((n - 1) // 2, n - 1 - (n - 1) // 2) for n in shape[:-2]])
+        matrix = orthogonal(scale, column_axis, dtype)(key, shape[-2:], dtype)
+        block = np.reshape(matrix, (*[1] * len(middle), *shape[-2:]))
+        return np.pad(block, (*middle, (0, 0), (0, 0)))
+
+    return init

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -77,6 +77,38 @@ def layer_norm(
     axes = normalize_axes(axis, len(x.shape))
     centred = ew.sub(x, spread(_mean(x, axes), x.shape, axes))
     return _scale_and_shift(_normalised(centred, axes, eps), scale, bias)
+
+
+def standardize(
+    x: ArrayLike,
+    axis: Axis = -1,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    epsilon: float = 1e-5,
+    where: ArrayLike | None = None,
+) -> Value:
+    """(x - mean) / sqrt(variance + epsilon).
+
+    Arguments:
+        x: an array.
+        axis: the axes over which mean and variance (with divisor n) are taken; None for all.
+        mean, variance: known ones that broadcast with `x`; those of `x` if None.
+        epsilon: keeps constant slices finite.
+        where: a bool array that broadcasts with `x`: what counts in mean and variance.
+
+    Example:
+        >>> standardize(np.array([1.0, 3.0]), epsilon=0.0)
+        array([-1.,  1.])
+    """
+    x = inexact(x)
+    axes = normalize_axes(axis, len(x.shape))
+    counted: Any = True if where is None else where
+    if mean is None:
+        mean = np.mean(x, axis=axes, keepdims=True, where=counted)
+    centred: Any = x - ew.convert(as_array(mean), x.dtype)
+    if variance is None:
+        variance = np.mean(ew.square(centred), axis=axes, keepdims=True, where=counted)
+    return centred / np.sqrt(ew.convert(as_array(variance), x.dtype) + epsilon)
 
 
 def rms_norm(

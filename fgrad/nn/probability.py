@@ -355,3 +355,34 @@ def sigmoid_cross_entropy(logits: ArrayLike, labels: ArrayLike) -> Value:
     certain = ew.and_(ew.eq(other, lit(y, 0)), ew.isinf(distance))
     linear = ew.mul(other, select(certain, lit(x, 0), distance))
     return ew.sub(ew.log1p(ew.exp(distance)), linear)
+
+
+def logmeanexp(
+    x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False
+) -> Value:
+    """log(mean(exp(x))) without overflow.
+
+    Arguments:
+        x: an array.
+        axis: an axis, a tuple of axes, or None for all.
+        where: a bool array that broadcasts with `x`: what counts.
+        keepdims: whether the axes stay, with length 1.
+
+    Returns:
+        The logarithm; NaN for a mean of nothing.
+
+    Example:
+        >>> logmeanexp(np.array([1000.0, 1000.0]))
+        np.float64(1000.0)
+    """
+    total = logsumexp(x, axis, keepdims=keepdims, where=where)
+    counted = (
+        np.ones((), total.dtype) if where is None else ew.convert(as_array(where), total.dtype)
+    )
+    shape = broadcast_shapes(inexact(x).shape, counted.shape)
+    axes = normalize_axes(axis, len(shape))
+    count = np.sum(broadcast_to(counted, shape), axis=axes, keepdims=keepdims)
+    nothing = ew.eq(count, lit(count, 0))
+    return ew.sub(
+        total, select(nothing, lit(count, math.nan), ew.log(select(nothing, lit(count, 1), count)))
+    )

@@ -10,6 +10,9 @@ Use a key once, and `split` it for more.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from fgrad.base.lazy_import import lazy_names
 from fgrad.random.discrete import categorical, choice, permutation, shuffle
 from fgrad.random.distributions import (
     cauchy,
@@ -23,23 +26,91 @@ from fgrad.random.distributions import (
 from fgrad.random.keys import fold_in, key, split
 from fgrad.random.uniform import bernoulli, bits, randint, uniform
 
+if TYPE_CHECKING:  # else loaded when first used
+    from fgrad.random.counts import binomial, geometric, multinomial, poisson, rademacher
+    from fgrad.random.families import (
+        double_sided_maxwell,
+        generalized_normal,
+        lognormal,
+        maxwell,
+        pareto,
+        rayleigh,
+        triangular,
+        wald,
+        weibull_min,
+    )
+    from fgrad.random.gamma_family import beta, chisquare, dirichlet, f, gamma, loggamma, t
+    from fgrad.random.vectors import ball, multivariate_normal, orthogonal
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "fgrad.random.counts": ("binomial", "geometric", "multinomial", "poisson", "rademacher"),
+        "fgrad.random.families": (
+            "double_sided_maxwell",
+            "generalized_normal",
+            "lognormal",
+            "maxwell",
+            "pareto",
+            "rayleigh",
+            "triangular",
+            "wald",
+            "weibull_min",
+        ),
+        "fgrad.random.gamma_family": (
+            "beta",
+            "chisquare",
+            "dirichlet",
+            "f",
+            "gamma",
+            "loggamma",
+            "t",
+        ),
+        "fgrad.random.vectors": ("ball", "multivariate_normal", "orthogonal"),
+    },
+)
+
 __all__ = [
+    "ball",
     "bernoulli",
+    "beta",
+    "binomial",
     "bits",
     "categorical",
     "cauchy",
+    "chisquare",
     "choice",
+    "dirichlet",
+    "double_sided_maxwell",
     "exponential",
+    "f",
     "fold_in",
+    "gamma",
+    "generalized_normal",
+    "geometric",
     "gumbel",
     "key",
     "laplace",
+    "loggamma",
     "logistic",
+    "lognormal",
+    "maxwell",
+    "multinomial",
+    "multivariate_normal",
     "normal",
+    "orthogonal",
+    "pareto",
     "permutation",
+    "poisson",
+    "rademacher",
     "randint",
+    "rayleigh",
     "shuffle",
     "split",
+    "t",
+    "triangular",
     "truncated_normal",
     "uniform",
+    "wald",
+    "weibull_min",
 ]

@@ -27,7 +27,13 @@ from fgrad.trace import Tracer, Value
 from fgrad.typing import ArrayLike
 
 
-def categorical(key: Key, logits: ArrayLike, axis: int = -1, shape: Shape | None = None) -> Value:
+def categorical(
+    key: Key,
+    logits: ArrayLike,
+    axis: int = -1,
+    shape: Shape | None = None,
+    replace: bool = True,
+) -> Value:
     """Categories drawn with probabilities softmax(logits), by the largest of Gumbel numbers.
 
     Arguments:
@@ -35,12 +41,15 @@ def categorical(key: Key, logits: ArrayLike, axis: int = -1, shape: Shape | None
         logits: log-probabilities, up to a constant; -inf excludes a category.
         axis: the axis of the categories.
         shape: the shape of the result, which must end in that of `logits` without `axis`.
+        replace: whether a category can be drawn again; without, the axes in front of those of
+            `logits` hold different ones, in the order of the draws.
 
     Returns:
         int64 indices.
 
     Raises:
         ShapeError: if `shape` does not fit.
+        ArgumentError: if there are fewer categories than draws without replacement.
 
     Example:
         >>> from fgrad import random
@@ -55,20 +64,35 @@ def categorical(key: Key, logits: ArrayLike, axis: int = -1, shape: Shape | None
         raise ShapeError(
             f"random.categorical: shape {shape} does not end in {tuple(lead)}.", user_line()
         )
+    if not replace:
+        return _different(key, logits, shape[: len(shape) - len(lead)])
     noise = gumbel(key, (*shape, count), logits.dtype)
     return argmax(add(noise, broadcast_to(logits, noise.shape)), len(shape))
+
+
+def _different(key: Key, logits: Value, front: tuple[int, ...]) -> Value:
+    """Different categories: those of the largest sums with Gumbel numbers (Yellott 1977)."""
+    *lead, count = logits.shape
+    drawn = math.prod(front)
+    _check_count(count, drawn, False)
+    level = neg(add(logits, gumbel(key, logits.shape, logits.dtype)))
+    order = sort((level, iota(logits.shape, INT64, len(lead))), len(lead))[-1]
+    first = slice_(order, (0,) * len(order.shape), (*lead, drawn))
+    return reshape(move_axis(first, len(lead), 0), (*front, *lead))
 
 
 # --- permutations -------------------------------------------------------------------------------
 
 
-def permutation(key: Key, x: ArrayLike, axis: int = 0) -> Value:
+def permutation(key: Key, x: ArrayLike, axis: int = 0, independent: bool = False) -> Value:
     """The integers below `x`, or the slices of an array along an axis, in random order.
 
     Arguments:
         key: a key.
         x: an integer, or an array; differentiable.
         axis: the axis whose slices are reordered, all alike.
+        independent: whether the elements along the axis have an order of their own in each place
+            of the others.
 
     Raises:
         ArgumentError: if `x` is neither.
@@ -85,6 +109,10 @@ def permutation(key: Key, x: ArrayLike, axis: int = 0) -> Value:
     if not x.shape:
         raise ArgumentError("random.permutation takes an integer or an array.", user_line())
     axis = normalize_axis(axis, len(x.shape))
+    if independent:
+        shape = tuple(x.shape)
+        order = sort((*words(key, 2, shape), iota(shape, INT64, axis)), axis, num_keys=2)[-1]
+        return np.take_along_axis(x, order, axis)
     return take(x, _order(key, x.shape[axis]), axis)
 
 

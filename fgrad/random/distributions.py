@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT32, FLOAT64
-from fgrad.numpy.promote import as_array, broadcast, user_line
+from fgrad.numpy.promote import as_array, broadcast, broadcast_shapes, broadcast_to, user_line
 from fgrad.ops.elementwise import (
     abs_,
     add,
@@ -45,9 +46,29 @@ def _arguments(
     return as_shape(shape, name), float_dtype(dtype, name)
 
 
-def _working(dtype: np.dtype) -> np.dtype:
+def working(dtype: np.dtype) -> np.dtype:
     """The precision that a formula is evaluated in."""
     return FLOAT64 if dtype == FLOAT64 else FLOAT32
+
+
+def parameters(
+    key: Key, name: str, shape: Shape | None, dtype: DTypeLike | None, *given: ArrayLike
+) -> tuple[tuple[int, ...], np.dtype, list[Any]]:
+    """The checked shape and dtype of a draw, and its parameters in these (float32 for float16).
+
+    Without a shape it is that to which the parameters broadcast.
+    """
+    check_key(key, name)
+    kind = float_dtype(dtype, name)
+    arrays = [as_array(x) for x in given]
+    common = broadcast_shapes(*[x.shape for x in arrays])
+    wanted = common if shape is None else as_shape(shape, name)
+    if broadcast_shapes(common, wanted) != wanted:
+        raise ShapeError(
+            f"random.{name}: parameters of shape {common} for a draw of shape {wanted}.",
+            user_line(),
+        )
+    return wanted, kind, [broadcast_to(convert(x, working(kind)), wanted) for x in arrays]
 
 
 # --- normal -------------------------------------------------------------------------------------
@@ -75,7 +96,7 @@ def normal(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) ->
     """
     shape, dtype = _arguments(key, shape, dtype, "normal")
     size = math.prod(shape)
-    radius, turn = _polar(key, (size + 1) // 2, _working(dtype))
+    radius, turn = _polar(key, (size + 1) // 2, working(dtype))
     angle = mul(turn, lit(turn, 2 * math.pi))
     both = concatenate([mul(radius, cos(angle)), mul(radius, sin(angle))], 0)
     if size % 2:
@@ -125,7 +146,7 @@ def truncated_normal(
     """
     shape, dtype = _arguments(key, shape, dtype, "truncated_normal")
     _check_interval(lower, upper)
-    work = _working(dtype)
+    work = working(dtype)
     low, high = (convert(as_array(x), work) for x in (lower, upper))
     root = lit(low, math.sqrt(0.5))
     below, above = erf(mul(low, root)), erf(mul(high, root))
@@ -161,7 +182,7 @@ def exponential(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float6
         True
     """
     shape, dtype = _arguments(key, shape, dtype, "exponential")
-    return convert(neg(log1p(neg(unit(key, shape, _working(dtype), centred=True)))), dtype)
+    return convert(neg(log1p(neg(unit(key, shape, working(dtype), centred=True)))), dtype)
 
 
 def gumbel(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
@@ -175,7 +196,7 @@ def gumbel(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) ->
         (2, 3)
     """
     shape, dtype = _arguments(key, shape, dtype, "gumbel")
-    return convert(neg(log(neg(log(unit(key, shape, _working(dtype), centred=True))))), dtype)
+    return convert(neg(log(neg(log(unit(key, shape, working(dtype), centred=True))))), dtype)
 
 
 def logistic(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
@@ -189,7 +210,7 @@ def logistic(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) 
         dtype('float64')
     """
     shape, dtype = _arguments(key, shape, dtype, "logistic")
-    u = unit(key, shape, _working(dtype), centred=True)
+    u = unit(key, shape, working(dtype), centred=True)
     return convert(sub(log(u), log1p(neg(u))), dtype)
 
 
@@ -204,7 +225,7 @@ def laplace(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -
         (3,)
     """
     shape, dtype = _arguments(key, shape, dtype, "laplace")
-    work = _working(dtype)
+    work = working(dtype)
     u = unit(key, shape, work, centred=True)
     v = sub(mul(u, lit(u, 2)), lit(u, 1))  # exact, and odd about 0
     size = neg(log1p(neg(abs_(v))))
@@ -222,6 +243,6 @@ def cauchy(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) ->
         (3,)
     """
     shape, dtype = _arguments(key, shape, dtype, "cauchy")
-    u = unit(key, shape, _working(dtype), centred=True)
+    u = unit(key, shape, working(dtype), centred=True)
     angle = mul(sub(u, lit(u, 0.5)), lit(u, math.pi))
     return convert(div(sin(angle), cos(angle)), dtype)
