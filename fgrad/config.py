@@ -17,6 +17,8 @@ FGRAD_HOST_FALLBACK=1   operations that have no form on a GPU run on the CPU, am
 FGRAD_SHARED_KERNELS=0  machine code of a kernel is for its sizes alone
 FGRAD_CAPTURE=0         loops and branches of Python are not rewritten: they run at trace time
 FGRAD_CHECKS=0          no errors of Python from captured code: indices clip, 1 // 0 is 0
+FGRAD_EAGER_COMPILE=1   gradients at the prompt compile themselves when it pays (docs/capture.md);
+                        2: at the second call
 FGRAD_CUDNN=0           no convolutions by cuDNN, also where it is installed
 """
 
@@ -28,6 +30,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fgrad.base.fork_locks import Shared
+
+_FREE = ("eager_compile",)  # settings on which compiled code does not depend
 
 
 class Config:
@@ -50,6 +54,7 @@ class Config:
     cudnn: bool
     capture: bool
     checks: bool
+    eager_compile: int  # 0, 1 or 2, see above; compiled code does not depend on it
     shared_kernels: bool
     check_index: bool  # set by `fgrad.debug.check_index`: compiled code checks indices
     driver: int  # set by `fgrad.lower_cuda.device.driver.use`: code is compiled for one driver
@@ -81,6 +86,7 @@ class Config:
             "cudnn": env("FGRAD_CUDNN", "1") != "0",
             "capture": env("FGRAD_CAPTURE", "1") != "0",
             "checks": env("FGRAD_CHECKS", "1") != "0",
+            "eager_compile": int(env("FGRAD_EAGER_COMPILE") or 0),
             "check_index": False,
             "nans": False,
             "infs": False,
@@ -98,7 +104,7 @@ class Config:
     def _update(self, settings: dict[str, object]) -> None:
         """Change settings; what was compiled under the same ones before is valid again."""
         vars(self).update(settings)
-        combination = tuple([vars(self)[name] for name in self._names])
+        combination = tuple([vars(self)[name] for name in self._names if name not in _FREE])
         self.epoch = self._combinations.setdefault(combination, len(self._combinations))
         self.epoch_cell.value = self.epoch
 

@@ -48,6 +48,7 @@ IN_COMPILER = {
     "": {*MIDDLE, "schedule", "llvm", "entry"},  # the list of passes, and the contract of backends
     "cpu": {*MIDDLE, "schedule", "llvm", "llvm.vector", "host", "entry", "", *CPU},
     "jit": {*MIDDLE, "entry", ""},
+    "prompt": {"jit"},
 }
 
 # Packages that take long to load, and the only parts of fgrad that may name each of them.
@@ -258,6 +259,8 @@ UPWARD = {
     "fgrad.tracing.tables.unsupported_card": "NumPy calls a tracer, which has no card for names",
     "fgrad.tracing.tables.store_out": "NumPy calls a tracer with `out=`, an assignment",
     "fgrad.tracing.capturing.captured": "transforms call functions whose loops are rewritten",
+    "fgrad.base.pickling.at_prompt": "calls of `grad(f)` at the prompt compile themselves",
+    "fgrad.capture.explain.why_interpreted": "`explain_capture` says what these calls do",
     "fgrad.capture.ragged.fold": "a sum of a slice is a loop, whose body indexes",
     "fgrad.tracing.axes.aligned": "operands in a trace with named axes are made to vary: `pvary`",
     "fgrad.tracing.axes.typed": "over which axes results vary follows from what a primitive is",

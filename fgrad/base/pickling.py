@@ -21,9 +21,15 @@ from typing import Any
 
 from fgrad.base.frames import shorten
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.provided import Provided
 from fgrad.base.source import is_own_file
+from fgrad.config import config
 from fgrad.errors import UnpicklableError
 from fgrad.typing import P, PyTree, R
+
+# Calls of these at the prompt may compile themselves.
+COMPILED: set[Callable[..., PyTree]] = set()
+at_prompt: Provided[Callable[..., PyTree]] = Provided("fgrad.compile.prompt.calls.at_prompt")
 
 
 class Recipe(NamedTuple):
@@ -54,6 +60,8 @@ class Transformed:
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
+            if config.eager_compile:
+                return at_prompt.call(self, args, kwargs)
             return self.fun(*args, **kwargs)
         except Exception as error:
             shorten(error)

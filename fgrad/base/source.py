@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
 from types import CodeType, FrameType
 from typing import TypeAlias
@@ -112,8 +113,20 @@ def here() -> RawLoc:
     return frame.f_code, frame.f_lasti
 
 
+class _Heard(threading.local):
+    """The warnings of a trace that may be dropped, in place of showing them."""
+
+    texts: list[str] | None = None
+
+
+HEARD = _Heard()
+
+
 def warn_user(text: str, category: type[Warning]) -> None:
     """Warn at the user's line, at any call depth inside fgrad."""
+    if HEARD.texts is not None:
+        HEARD.texts.append(text)
+        return
     frame = user_frame() or sys._getframe(1)
     place = frame.f_code.co_filename, frame.f_lineno
     names = frame.f_globals

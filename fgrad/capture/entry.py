@@ -64,7 +64,7 @@ def _is_plain(code: CodeType, fun: FunctionType, light: bool) -> bool:
         return False
     if not (light or _JUMPS.isdisjoint(code.co_code[::2])):
         return False
-    read = _global_names(code)
+    read = global_names(code)
     return all([_is_familiar(name, fun.__globals__, name in read) for name in code.co_names])
 
 
@@ -112,7 +112,7 @@ def _is_left_alone(value: object, depth: int = 0) -> bool:
     return str(owner).partition(".")[0] in _FAMILIAR
 
 
-def _global_names(code: CodeType) -> set[str]:
+def global_names(code: CodeType) -> set[str]:
     """The names that are read as globals, not as attributes."""
     found: set[str] = set()
     high = 0

@@ -8,12 +8,19 @@ from typing import Any
 
 from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
+from fgrad.base.provided import Provided
 from fgrad.capture.notes import NOTES, Note
+from fgrad.config import config
 from fgrad.errors import CheckError, FgradError
 from fgrad.ir.aval import aval_of
 from fgrad.trace import trace
 from fgrad.tracing.capturing import capturing, reason_of, user_form, without_value
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
+
+# Why gradients of a function at the prompt are interpreted; nothing if they compile themselves.
+why_interpreted: Provided[Callable[..., str]] = Provided(
+    "fgrad.compile.prompt.calls.why_interpreted"
+)
 
 _WORDS = {
     "rolled": "one loop of the program",
@@ -33,7 +40,8 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
     Returns:
         A function of its arguments that returns the lines of source with loops and branches on
         traced values, each with what became of it.  A loop that is not listed runs step by step:
-        it has less than 5 steps, or walks a list.
+        it has less than 5 steps, or walks a list.  The last line says whether gradients of the
+        function at the prompt compile themselves, and why not.
 
     Example:
         >>> import numpy as np, fgrad
@@ -47,6 +55,7 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
         total
           3  for v in x:      rolled: one loop of the program; carries s
           4  if v > 0:        branch: one branch is computed
+        at the prompt: compiled once its calls have taken as long as that takes
     """
     fun = getattr(fun, "fun", fun)
 
@@ -62,11 +71,23 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
         saved, NOTES.kept = NOTES.kept, []
         try:
             refused = _refusal(lambda: trace(flat, avals, function_name(fun), "jit"))
-            return _text(function_name(fun), NOTES.kept, refused)
+            text = _text(function_name(fun), NOTES.kept, refused)
         finally:
             NOTES.kept = saved
+        return f"{text}\n{_at_prompt(why_interpreted.call(fun, args, kwargs))}"
 
     return explained
+
+
+def _at_prompt(why: str) -> str:
+    """What `grad(fun)(...)` and the like do at the prompt."""
+    if why:
+        return f"at the prompt: interpreted, as {why}"
+    if not config.eager_compile:
+        return (
+            "at the prompt: interpreted; it would be compiled under fgrad.config.eager_compile = 1"
+        )
+    return "at the prompt: compiled once its calls have taken as long as that takes"
 
 
 def _refusal(run: Callable[[], object]) -> str:

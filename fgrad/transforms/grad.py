@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
-from fgrad.base.pickling import pickles_as_call
+from fgrad.base.pickling import COMPILED, pickles_as_call
 from fgrad.base.quiet import quiet
 from fgrad.base.source import here, resolve
 from fgrad.errors import NonScalarGradError
@@ -301,3 +301,6 @@ def _pull_scalar(tape: Tape, value: PyTree, values: list[Value], holomorphic: bo
         own = type(ct) is np.ndarray and ct.base is None and ct.ndim and ct.flags.writeable
         gradient.append(ct if own else writable_result(ct))
     return gradient
+
+
+COMPILED.update((value_and_grad, grad))

@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
-from fgrad.base.pickling import pickles_as_call
+from fgrad.base.pickling import COMPILED, pickles_as_call
 from fgrad.ops.shape import reshape, slice_
 from fgrad.trace import Value
 from fgrad.tracing.axes import varies
@@ -238,3 +238,6 @@ def _split(x: Value, axis: int, shapes: Sequence[tuple[int, ...]]) -> list[Value
         pieces.append(reshape(piece, (*x.shape[:axis], *shape, *x.shape[axis + 1 :])))
         at += n
     return pieces
+
+
+COMPILED.update((jacfwd, jacrev, hessian))

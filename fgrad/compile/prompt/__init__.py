@@ -1,0 +1,1 @@
+"""L5. Gradients at the prompt that compile themselves."""

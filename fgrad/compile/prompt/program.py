@@ -1,0 +1,265 @@
+"""L5. A call at the prompt -> compiled code that does the same, checked against the interpreter.
+
+The program is that of `jit`, of a twin of the function that finds tracers in place of all arrays
+and numbers outside.  One more result says whether all numbers are finite: where one is not, NumPy
+may have to warn, and the call is interpreted.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.base.kinds import is_array
+from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.source import HEARD
+from fgrad.capture.notes import NOTES
+from fgrad.compile.jit.call import FlatCall, executable_of
+from fgrad.compile.jit.effects import Watched
+from fgrad.compile.prompt.outside import Read, Refused, Twin
+from fgrad.errors import FgradError
+from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
+from fgrad.ir.program import Program
+from fgrad.ir.walk import subprograms
+from fgrad.ops import primitives as prims
+from fgrad.ops.counters import counter_step
+from fgrad.trace import Tracer, trace
+from fgrad.tracing.capturing import capturing, reason_of, user_form
+from fgrad.transforms.core.arguments import is_writable
+from fgrad.transforms.grad import grad, value_and_grad
+from fgrad.typing import PyTree
+
+MOST_EQUATIONS = 5000
+_CLOSE = {8: 1e-7, 4: 1e-3}  # relative to the largest number, by the bytes of a real number
+
+
+class Form(NamedTuple):
+    """What is made of a function: transforms, the innermost first, each with its options."""
+
+    steps: tuple[tuple[Callable[..., Any], tuple[Any, ...], tuple[tuple[str, Any], ...]], ...]
+
+    def __call__(
+        self, fun: Callable[..., Any], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+    ) -> tuple[PyTree, PyTree]:
+        """The result of a call, and what else it computed: the values of the function."""
+        if not self.steps:
+            return user_form(fun)(*args, **kwargs), None
+        inner: Any = fun
+        for make, options, named in self.steps[:-1]:
+            inner = make(inner, *options, **dict(named))
+        make, options, named = self.steps[-1]
+        if make is not grad:
+            result = make(inner, *options, **dict(named))(*args, **kwargs)
+            return result, user_form(fun)(*args, **kwargs)
+        value, gradient = value_and_grad(inner, *options, **dict(named))(*args, **kwargs)
+        return ((gradient, value[1]) if self.has_aux else gradient), value
+
+    @property
+    def has_aux(self) -> bool:
+        """Whether the function returns what is passed through."""
+        return any([dict(named).get("has_aux", o[1:2] == (True,)) for _, o, named in self.steps])
+
+
+class Constant(NamedTuple):
+    """A leaf of the result that is the same in all calls of a kind."""
+
+    value: object
+
+
+class Traced(NamedTuple):
+    """The program of a call, and how its results become that of the call."""
+
+    program: Program
+    captured: Sequence[np.ndarray]  # the first inputs
+    leaves: Sequence[int | Constant]  # of the result: which output each is
+    out_tree: tree.TreeDef
+    held: list[object]  # what must live as long as the key is used
+
+
+class Compiled(NamedTuple):
+    """The compiled form of calls of one kind."""
+
+    call: FlatCall
+    traced: Traced
+
+    def outs(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
+        """The outputs of the program; None if a number is not finite."""
+        outs = self.call(*self.traced.captured, *leaves)
+        return outs[1:] if outs[0] else None
+
+    def result(self, outs: Sequence[Any]) -> PyTree:
+        """What the call returns."""
+        traced = self.traced
+        found = [x.value if isinstance(x, Constant) else outs[x] for x in traced.leaves]
+        return tree.unflatten(traced.out_tree, found)
+
+
+def compiled(
+    fun: FunctionType,
+    form: Form,
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
+    read: Read,
+    name: str,
+) -> Compiled:
+    """The compiled form of a call.
+
+    Arguments:
+        fun: the function that is transformed.
+        form: gives the result of the transform and what else it computes.
+        args, kwargs: the arguments.
+        read: what was read of them, and of what the function reads outside.
+        name: of the program.
+
+    Raises:
+        Refused: it would not be the same as the interpreted one.
+    """
+    saved, NOTES.kept = NOTES.kept, []
+    HEARD.texts = []
+    try:
+        with capturing(True), np.errstate(all="raise", under="ignore"):
+            traced = _traced(fun, form, args, kwargs, read, name)
+            if _has_unknown_loops(traced.program):
+                _check_integers(_traced(fun, Form(()), args, kwargs, read, name).program)
+        doubts = [note.why for note in NOTES.kept if note.what == "plain"] + HEARD.texts
+    except FgradError as error:
+        raise Refused(f"it cannot be captured: {reason_of(error)}") from None
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(f"it cannot be captured: {type(error).__name__}: {error}") from None
+    finally:
+        NOTES.kept, HEARD.texts = saved, None
+    if doubts:
+        raise Refused(f"it cannot be captured: {doubts[0]}")
+    call = FlatCall(traced.program, executable_of(traced.program))
+    return Compiled(call, traced)
+
+
+def _traced(
+    fun: FunctionType,
+    form: Form,
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
+    read: Read,
+    name: str,
+) -> Traced:
+    found: dict[str, Any] = {}
+
+    def flat(*tracers: Tracer) -> list[Any]:
+        twin = Twin(iter(tracers))
+        try:
+            return outputs(twin, tracers)
+        finally:
+            twin.forget()
+
+    def outputs(twin: Twin, tracers: Sequence[Tracer]) -> list[Any]:
+        made = twin.function(fun)
+        given, named = twin.value(args), twin.value(kwargs) if kwargs else {}
+        arrays = [is_writable(x) for x in read.leaves]
+        watched = Watched(tracers, arrays, (given, named, twin.outside), False)
+        result, more = form(made, given, named)
+        leaves, out_tree = tree.flatten(result)
+        places, values = _outputs(leaves, form.has_aux) if form.steps else ([], _tracers(leaves))
+        effects, values = watched.after(values, name, lambda: ["an argument"] * len(tracers))
+        if effects.writes or effects.stores or effects.contiguous:
+            raise Refused("it writes into an argument, or into what it reads outside")
+        found.update(leaves=places, out_tree=out_tree, held=twin.held)
+        finite = _finite([*values, *tree.leaves(more)])
+        return [finite, *values]
+
+    traced = trace(flat, [aval_of(x) for x in read.leaves], name, "jit", True)
+    if not all([type(x) is np.ndarray for x in traced.captured]):
+        raise Refused("it reads values of another trace, or on a device")
+    size = sum([len(part.eqns) for part in subprograms(traced.program)])
+    if size > MOST_EQUATIONS:
+        raise Refused(f"its program would have {size:,} equations")
+    return Traced(traced.program, traced.captured, **found)
+
+
+def _outputs(leaves: Sequence[Any], has_aux: bool) -> tuple[list[int | Constant], list[Any]]:
+    """For each leaf of the result which output it is, and the outputs."""
+    places: list[int | Constant] = []
+    values: list[Any] = []
+    for x in leaves:
+        if type(x) in PYTHON_SCALARS or isinstance(x, str):
+            places.append(Constant(x))
+            continue
+        if not isinstance(x, (Tracer, np.ndarray, np.generic)):
+            raise Refused(f"it returns an object of class {type(x).__name__}")
+        if has_aux and isinstance(x, Tracer) and x.weak:
+            raise Refused("it returns a number of Python's")
+        places.append(len(values))
+        values.append(x)
+    return places, values
+
+
+def _tracers(leaves: Sequence[Any]) -> list[Tracer]:
+    return [x for x in leaves if isinstance(x, Tracer)]
+
+
+def _finite(values: Sequence[Any]) -> Any:
+    """Whether all numbers with a fraction are finite."""
+    numbers = [x for x in values if isinstance(x, (Tracer, np.ndarray)) and x.dtype.kind in "fc"]
+    tests = [np.all(np.isfinite(x)) for x in numbers]
+    return functools.reduce(np.logical_and, tests, np.True_)
+
+
+def _has_unknown_loops(program: Program) -> bool:
+    """Whether it is computed how many steps a loop has, or how large an integer is."""
+    return any([
+        eqn.prim is prims.while_ or (eqn.prim is prims.convert and _is_integer(eqn.outputs[0].aval))
+        for part in subprograms(program)
+        for eqn in part.eqns
+    ])  # fmt: skip
+
+
+def _check_integers(program: Program) -> None:
+    """Refuse programs that may compute an integer of Python's of more than 64 bits.
+
+    Integers of loops whose steps are known before the program runs are the same in each call, and
+    so is their effect on the first one, which is compared.
+    """
+    for part in subprograms(program):
+        for eqn in part.eqns:
+            is_made = eqn.prim is prims.convert and _is_integer(eqn.outputs[0].aval)
+            if is_made and eqn.inputs[0].aval.dtype.kind == "f":
+                raise Refused("it makes an integer of a number with a fraction")
+            if eqn.prim is not prims.while_:
+                continue
+            body, first = eqn.params["body"], eqn.params["n_body"]
+            for given, result in zip(body.inputs[first:], body.outputs, strict=True):
+                if _is_integer(given.aval) and counter_step(body, given, result) is None:
+                    raise Refused("it computes integers in a loop whose steps are not known")
+
+
+def _is_integer(aval: Aval) -> bool:
+    return not aval.shape and aval.dtype == np.int64
+
+
+def same_results(a: PyTree, b: PyTree, given: Sequence[object]) -> bool:
+    """Whether two results are the same but for rounding, and neither holds what is `given`."""
+    xs, tree_a = tree.flatten(a)
+    ys, tree_b = tree.flatten(b)
+    if tree.exact(tree_a) != tree.exact(tree_b) or not all(map(_same, xs, ys)):
+        return False
+    arrays = [x for x in given if type(x) is np.ndarray]
+    return not any([np.may_share_memory(x, y) for x in xs if is_array(x) for y in arrays])
+
+
+def _same(x: Any, y: Any) -> bool:
+    if type(x) is not type(y):
+        return False
+    if not isinstance(x, (np.ndarray, np.generic)):
+        return x == y
+    alike = x.dtype == y.dtype and x.shape == y.shape and x.strides == y.strides
+    alike = alike and x.flags.writeable == y.flags.writeable
+    if not alike or x.dtype.kind not in "fc" or not x.size:
+        return alike and np.array_equal(x, y)
+    real = x.dtype.itemsize // (2 if x.dtype.kind == "c" else 1)
+    return bool(np.max(np.abs(x - y)) <= _CLOSE[real] * np.max(np.abs(x)))
