@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from typing import Any
 
 from fgrad import tree
 from fgrad.base.pickling import pickles_as_call
@@ -16,6 +15,7 @@ from fgrad.ir.aval import aval_of
 from fgrad.trace import trace
 from fgrad.tracing.capturing import capturing, reason_of, user_form, without_value
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
+from fgrad.typing import PyTree
 
 # Why gradients of a function at the prompt are interpreted; nothing if they compile themselves.
 why_interpreted: Provided[Callable[..., str]] = Provided(
@@ -63,7 +63,7 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
         leaves, treedef = tree.flatten((args, kwargs))
         avals = [aval_of(x if is_weak(x) else as_value(x, "an argument")) for x in leaves]
 
-        def flat(*tracers: Any) -> list[Any]:
+        def flat(*tracers: PyTree) -> list[PyTree]:
             given, named = tree.unflatten(treedef, tracers)
             user_form(fun)(*given, **named)
             return []

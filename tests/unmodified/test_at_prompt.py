@@ -31,7 +31,7 @@ def loss_of(function: Callable[..., Any], places: tuple[int, ...] | None) -> Cal
 
     def of_several(*args: Any) -> Any:
         found = function(*args)
-        return sum([np.sum(np.sin(found[k])) for k in places])
+        return sum([np.sum(np.sin(found[k])) for k in places or ()])
 
     return of_one if places is None else of_several
 

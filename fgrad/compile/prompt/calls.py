@@ -6,7 +6,7 @@ compiling would, then compiled.
     from then on                times are added up by what a call depends on (`outside`)
     after as long as it takes   the call is compiled, and compared with the interpreted one
 
-Any doubt, error, number that is not finite, and setting for debugging leads to the interpreter.
+PyTree doubt, error, number that is not finite, and setting for debugging leads to the interpreter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 from threading import Lock
 from time import perf_counter
 from types import CodeType, FunctionType
-from typing import Any
 
 import numpy as np
 
@@ -67,7 +66,7 @@ class History:
     def __init__(self, code: CodeType) -> None:
         self.code = code
         self.seconds = 0.0
-        self.kinds: dict[tuple[Any, ...], Kind] = {}
+        self.kinds: dict[tuple[PyTree, ...], Kind] = {}
         self.refused = 0
         self.why = ""  # it is always interpreted
 
@@ -104,7 +103,7 @@ declared.provide(at_prompt)
 
 def _transformed(made: Transformed) -> FunctionType | None:
     """The function of which transforms made something; None if it is none, or by others."""
-    fun: Any = made
+    fun: PyTree = made
     while type(fun) is Transformed:
         recipe = getattr(fun, "recipe", None)
         if recipe is None or recipe.make not in COMPILED or not recipe.args:
@@ -188,7 +187,7 @@ def _looked_into(
 
 def _form(made: Transformed) -> Form:
     steps = []
-    fun: Any = made
+    fun: PyTree = made
     while type(fun) is Transformed:
         make, args, kwargs, _ = fun.recipe
         steps.append((make, args[1:], tuple(kwargs.items())))
@@ -196,7 +195,7 @@ def _form(made: Transformed) -> Form:
     return Form(tuple(steps[::-1]))
 
 
-def _outs(kind: Kind, leaves: list[Any]) -> Any:
+def _outs(kind: Kind, leaves: list[PyTree]) -> PyTree:
     """The outputs of a compiled call; None if it must be interpreted."""
     assert kind.compiled is not None
     try:
@@ -213,7 +212,7 @@ def _outs(kind: Kind, leaves: list[Any]) -> Any:
 
 
 def _compile(
-    history: History, kind: Kind, found: Compiled, leaves: list[Any], result: PyTree
+    history: History, kind: Kind, found: Compiled, leaves: list[PyTree], result: PyTree
 ) -> None:
     """Compile calls of a kind from now on, if this one gives the same result."""
     try:
@@ -229,7 +228,7 @@ def _compile(
     kind.compiled = found
 
 
-def why_interpreted(fun: Any, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> str:
+def why_interpreted(fun: PyTree, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> str:
     """Why gradients of a function by such arguments are interpreted at the prompt; nothing if they
     are compiled when that pays."""
     while type(fun) is Transformed and fun.recipe.args:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator
 from types import FunctionType
-from typing import Any
 
 import numpy as np
 
@@ -49,11 +48,11 @@ class Read:
     __slots__ = ("key", "leaves", "seen")
 
     def __init__(self) -> None:
-        self.key: list[Any] = []
-        self.leaves: list[Any] = []
+        self.key: list[PyTree] = []
+        self.leaves: list[PyTree] = []
         self.seen: dict[int, int] = {}  # functions, by their identities
 
-    def value(self, x: Any) -> None:
+    def value(self, x: PyTree) -> None:
         """One value that the call depends on."""
         kind, key = type(x), self.key
         if kind is np.ndarray:
@@ -91,7 +90,7 @@ class Read:
         else:
             raise Refused(f"it reads {_described(x)}")
 
-    def check_size(self, x: Any) -> None:
+    def check_size(self, x: PyTree) -> None:
         """Refuse what is too large to be looked at in each call."""
         if len(self.key) + len(x) > MOST_PARTS:
             raise Refused("it reads containers of many values")
@@ -154,14 +153,14 @@ def _described(x: object) -> str:
 class Twin:
     """The arguments and functions of a call made anew of other leaves; see `Read` for the order."""
 
-    def __init__(self, leaves: Iterator[Any]) -> None:
+    def __init__(self, leaves: Iterator[PyTree]) -> None:
         self.leaves = leaves
         self.held: list[object] = []  # what must live as long as the key is used
         self.made: dict[int, FunctionType] = {}
-        self.scopes: dict[int, dict[str, Any]] = {}  # globals of functions, by their identities
+        self.scopes: dict[int, dict[str, PyTree]] = {}  # globals of functions, by their identities
         self.outside: list[object] = []  # the containers of the function's own, made anew
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: PyTree) -> PyTree:
         """The twin of one value."""
         kind = type(x)
         if kind is np.ndarray or kind in _FRACTIONS:
@@ -211,7 +210,7 @@ class Twin:
         self.made.clear()
         self.outside.clear()
 
-    def read(self, x: Any) -> Any:
+    def read(self, x: PyTree) -> PyTree:
         """The twin of what a name or a parameter stands for."""
         found = self.value(x)
         self.outside.append(found)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any
 
 import numpy as np
 
@@ -41,15 +40,17 @@ _CLOSE = {8: 1e-7, 4: 1e-3}  # relative to the largest number, by the bytes of a
 class Form(NamedTuple):
     """What is made of a function: transforms, the innermost first, each with its options."""
 
-    steps: tuple[tuple[Callable[..., Any], tuple[Any, ...], tuple[tuple[str, Any], ...]], ...]
+    steps: tuple[
+        tuple[Callable[..., PyTree], tuple[PyTree, ...], tuple[tuple[str, PyTree], ...]], ...
+    ]
 
     def __call__(
-        self, fun: Callable[..., Any], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+        self, fun: Callable[..., PyTree], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
     ) -> tuple[PyTree, PyTree]:
         """The result of a call, and what else it computed: the values of the function."""
         if not self.steps:
             return user_form(fun)(*args, **kwargs), None
-        inner: Any = fun
+        inner: PyTree = fun
         for make, options, named in self.steps[:-1]:
             inner = make(inner, *options, **dict(named))
         make, options, named = self.steps[-1]
@@ -87,12 +88,12 @@ class Compiled(NamedTuple):
     call: FlatCall
     traced: Traced
 
-    def outs(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
+    def outs(self, leaves: Sequence[PyTree]) -> Sequence[PyTree] | None:
         """The outputs of the program; None if a number is not finite."""
         outs = self.call(*self.traced.captured, *leaves)
         return outs[1:] if outs[0] else None
 
-    def result(self, outs: Sequence[Any]) -> PyTree:
+    def result(self, outs: Sequence[PyTree]) -> PyTree:
         """What the call returns."""
         traced = self.traced
         found = [x.value if isinstance(x, Constant) else outs[x] for x in traced.leaves]
@@ -149,16 +150,16 @@ def _traced(
     read: Read,
     name: str,
 ) -> Traced:
-    found: dict[str, Any] = {}
+    found: dict[str, PyTree] = {}
 
-    def flat(*tracers: Tracer) -> list[Any]:
+    def flat(*tracers: Tracer) -> list[PyTree]:
         twin = Twin(iter(tracers))
         try:
             return outputs(twin, tracers)
         finally:
             twin.forget()
 
-    def outputs(twin: Twin, tracers: Sequence[Tracer]) -> list[Any]:
+    def outputs(twin: Twin, tracers: Sequence[Tracer]) -> list[PyTree]:
         made = twin.function(fun)
         given, named = twin.value(args), twin.value(kwargs) if kwargs else {}
         arrays = [is_writable(x) for x in read.leaves]
@@ -182,10 +183,10 @@ def _traced(
     return Traced(traced.program, traced.captured, **found)
 
 
-def _outputs(leaves: Sequence[Any], has_aux: bool) -> tuple[list[int | Constant], list[Any]]:
+def _outputs(leaves: Sequence[PyTree], has_aux: bool) -> tuple[list[int | Constant], list[PyTree]]:
     """For each leaf of the result which output it is, and the outputs."""
     places: list[int | Constant] = []
-    values: list[Any] = []
+    values: list[PyTree] = []
     for x in leaves:
         if type(x) in PYTHON_SCALARS or isinstance(x, str):
             places.append(Constant(x))
@@ -199,11 +200,11 @@ def _outputs(leaves: Sequence[Any], has_aux: bool) -> tuple[list[int | Constant]
     return places, values
 
 
-def _tracers(leaves: Sequence[Any]) -> list[Tracer]:
+def _tracers(leaves: Sequence[PyTree]) -> list[Tracer]:
     return [x for x in leaves if isinstance(x, Tracer)]
 
 
-def _finite(values: Sequence[Any]) -> Any:
+def _finite(values: Sequence[PyTree]) -> PyTree:
     """Whether all numbers with a fraction are finite."""
     numbers = [x for x in values if isinstance(x, (Tracer, np.ndarray)) and x.dtype.kind in "fc"]
     tests = [np.all(np.isfinite(x)) for x in numbers]
@@ -252,7 +253,7 @@ def same_results(a: PyTree, b: PyTree, given: Sequence[object]) -> bool:
     return not any([np.may_share_memory(x, y) for x in xs if is_array(x) for y in arrays])
 
 
-def _same(x: Any, y: Any) -> bool:
+def _same(x: PyTree, y: PyTree) -> bool:
     if type(x) is not type(y):
         return False
     if not isinstance(x, (np.ndarray, np.generic)):
