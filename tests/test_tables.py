@@ -9,6 +9,7 @@ import pytest
 from sources import load_primitives
 
 from fgrad.compile.cpu import native_routines
+from fgrad.compile.cpu.exchanges import Exchange
 from fgrad.compile.cpu.ufunc_loops import UfuncLoop
 from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.kernel.scalar import ACCUMULATORS, SCALAR_OPS, TRANSCENDENTAL
@@ -105,7 +106,12 @@ def test_a_refused_second_rule_changes_nothing() -> None:
 def test_every_routine_has_code_on_the_cpu() -> None:
     """By name: those of steps, and the loops in C that evaluations are."""
     tasks = {kind.__name__ for kind in get_args(OneCall)}
-    assert set(native_routines._NATIVE) == {*tasks, SpecialFunction.__name__, UfuncLoop.__name__}
+    assert set(native_routines._NATIVE) == {
+        *tasks,
+        SpecialFunction.__name__,
+        UfuncLoop.__name__,
+        Exchange.__name__,
+    }
 
 
 def test_every_routine_has_a_form_on_the_gpu() -> None:

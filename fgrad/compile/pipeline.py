@@ -1,6 +1,6 @@
 """L5. The compiler as a list of passes.
 
-Program -> Program   inline dce cse legalize_bfloat16 legalize_complex fold simplify
+Program -> Program   inline dce cse collectives legalize_bfloat16 legalize_complex fold simplify
                      ranges factor_contractions canonical_conv canonical_dot cse dce invariants; and
                      three of the backend, see `Backend`
 Program -> groups    fuse, and the backend's join
@@ -33,6 +33,7 @@ from fgrad.compile.loops.invariants import hoist_invariants
 from fgrad.compile.lower.groups import lower
 from fgrad.compile.passes.canonical_conv import canonical_conv
 from fgrad.compile.passes.canonical_dot import canonical_dot
+from fgrad.compile.passes.collectives import collectives
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.factor_contractions import factor_contractions
@@ -110,6 +111,8 @@ def _compile(
     program = log.checked("dce", dce, program)
     # Equal equations become one before rules look for patterns in their uses.
     program = log.checked("cse", cse, program)
+    # Ranks meet in one order, before passes look at constants, which may differ between them.
+    program = log.checked("collectives", collectives, program)
     # Words of bfloat16 become float32 where they are computed with.
     given = program
     if has_bfloat(program):

@@ -77,6 +77,7 @@ class Engine:
         words |= {ranks.communicator(axis.number): axis.comm for axis in self.axes}
         for place, handle in words.items():
             self.table[place] = ctypes.c_int64(MPI._handleof(handle)).value
+        self.table[ranks.NOBODY] = MPI.PROC_NULL
         for axis in self.axes:
             self.table[ranks.position(axis.number)] = axis.index
         return Native(addresses, MPI._sizeof(MPI.Comm), ctypes.addressof(self.table))

@@ -12,6 +12,12 @@ from fgrad.ops import erf_gamma as eg
 from fgrad.ops.checked import checked_p as checked
 from fgrad.ops.checked import in_range_p as in_range
 from fgrad.ops.checked import required_p as required
+from fgrad.ops.collectives import all_gather_p as all_gather
+from fgrad.ops.collectives import axis_index_p as axis_index
+from fgrad.ops.collectives import pmax_p as pmax
+from fgrad.ops.collectives import pmin_p as pmin
+from fgrad.ops.collectives import psum_p as psum
+from fgrad.ops.collectives import psum_scatter_p as psum_scatter
 from fgrad.ops.complex import complex_p as complex
 from fgrad.ops.complex import conj_p as conj
 from fgrad.ops.complex import imag_p as imag
@@ -155,6 +161,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all_gather",
     "and_",
     "argmax",
     "argmin",
@@ -163,6 +170,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "axis_index",
     "bitcast",
     "broadcast",
     "cbrt",
@@ -242,8 +250,12 @@ __all__ = [
     "permute",
     "pinv",
     "pivots_order",
+    "pmax",
+    "pmin",
     "pow",
     "product",
+    "psum",
+    "psum_scatter",
     "qr",
     "random_bits",
     "real",

@@ -16,6 +16,7 @@ from pathlib import Path
 from fgrad.compile.loops.invariants import hoist_invariants
 from fgrad.compile.passes.canonical_conv import canonical_conv
 from fgrad.compile.passes.canonical_dot import canonical_dot
+from fgrad.compile.passes.collectives import collectives
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.factor_contractions import factor_contractions
@@ -35,6 +36,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "inline": inline_calls,
     "dce": dce,
     "cse": cse,
+    "collectives": collectives,
     "legalize_bfloat16": legalize_bfloat16,
     "legalize_complex": legalize_complex,
     "fold": fold,

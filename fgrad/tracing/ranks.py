@@ -60,13 +60,14 @@ LIBRARY = Library()
 
 # The places of the words that compiled code reads, and those where it says what it does.  They are
 # the same for all libraries, so that code from the disk finds the handles of this process.
-BEGUN, INSIDE, BYTES, SUM, BYTE = range(5)
+BEGUN, INSIDE, BYTES, SUM, BYTE, NOBODY = range(6)
 NUMBERS = {
     code: 8 + k
     for k, code in enumerate(["f4", "f8", *[f"{c}{n}" for c in "iu" for n in (1, 2, 4, 8)]])
 }
 FIRST_AXIS = 32
-WORDS = 64
+STATUS = 64  # where the library writes what nobody reads
+WORDS = 128
 MEETINGS = (  # what the word INSIDE says: where this rank waits for others
     "", "psum", "pmax", "pmin", "all_gather", "psum_scatter", "all_to_all", "ppermute",
     "agreement", "broadcast", "gather", "save", "load", "end",

@@ -1,7 +1,8 @@
-"""L5. Equations computed by C functions of NumPy and SciPy -> loops that call these.
+"""L5. Equations computed by C functions of NumPy, SciPy and MPI -> loops that call these.
 
     np.log(z), np.fft.fft(z)      the loop of NumPy's ufunc
     scipy.special.j0(x)           its pointer
+    lax.psum(x, "data")           a function of the MPI library
 
 What has neither is left to Python.
 """
@@ -12,6 +13,7 @@ import math
 
 import numpy as np
 
+from fgrad.compile.cpu.exchanges import Exchange, exchange
 from fgrad.compile.cpu.external import has_pointer
 from fgrad.compile.cpu.ufunc_loops import Operand, UfuncLoop, find_loop, find_ufunc, types_of
 from fgrad.compile.tasks.routines import SpecialFunction, special_function
@@ -21,8 +23,10 @@ from fgrad.ops import primitives as prims
 from fgrad.ops.complex import real_dtype
 
 
-def c_loop(eqn: Eqn) -> UfuncLoop | SpecialFunction | None:
+def c_loop(eqn: Eqn) -> UfuncLoop | SpecialFunction | Exchange | None:
     """The loop in C of an equation; its buffers are the operands that are arrays, then results."""
+    if eqn.prim.across is not None:
+        return exchange(eqn)
     real = eqn.outputs[0].aval.dtype.kind == "f"
     if eqn.prim.host is Host.SCIPY and real and has_pointer(eqn.prim.name, len(eqn.inputs)):
         return special_function(eqn)

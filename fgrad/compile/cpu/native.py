@@ -18,6 +18,7 @@ from fgrad.compile.kernel.machine import (
 )
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.traits import Holds
+from fgrad.ir.walk import communicates
 from fgrad.ops.dot import dot_general_p
 
 if TYPE_CHECKING:
@@ -54,10 +55,14 @@ def work_of(program: Program, executable: Executable) -> Work:
         constants=list(zip(place[inputs:first_out], executable.const_pointers, strict=True)),
         fills=[(place[first_out + k], x.ctypes.data, x.nbytes) for k, x in known],
         lends=executable.image.reuse,
-        release=bool(callbacks) or runs_long(program),  # arguments are then held
+        release=bool(callbacks) or _meets(program) or runs_long(program),  # arguments are then held
         after=(lambda: _reraise(callbacks)) if callbacks else None,
         keep=(executable, known),
     )
+
+
+def _meets(program: Program) -> bool:
+    return any([communicates(eqn) for eqn in program.eqns])
 
 
 def _whole(steps: Sequence[Step], given: int) -> Call | None:

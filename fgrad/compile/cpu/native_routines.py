@@ -14,6 +14,7 @@ from fgrad.compile.host.program import Callback
 from fgrad.compile.kernel.machine import CALL_CYCLES
 
 if TYPE_CHECKING:
+    from fgrad.compile.cpu.exchanges import Exchange
     from fgrad.compile.cpu.ufunc_loops import UfuncLoop
     from fgrad.compile.tasks.routines import (
         Evaluation,
@@ -26,14 +27,15 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from fgrad.compile.cpu import complex_parts as complex_loops
+    from fgrad.compile.cpu import exchanges, lapack_factors, library, spare_memory, ufunc_loops
     from fgrad.compile.cpu import external as special
-    from fgrad.compile.cpu import lapack_factors, library, spare_memory, ufunc_loops
     from fgrad.compile.cpu.rows import search, sorting, top, walks
     from fgrad.compile.host import callback as callbacks
     from fgrad.compile.tasks import routines as tasks
 else:
     callbacks = lazy_module("fgrad.compile.host.callback")
     complex_loops = lazy_module("fgrad.compile.cpu.complex_parts")
+    exchanges = lazy_module("fgrad.compile.cpu.exchanges")
     lapack_factors = lazy_module("fgrad.compile.cpu.lapack_factors")
     library = lazy_module("fgrad.compile.cpu.library")
     search = lazy_module("fgrad.compile.cpu.rows.search")
@@ -46,7 +48,7 @@ else:
     walks = lazy_module("fgrad.compile.cpu.rows.walks")
 
 # A routine of a step, or the loop in C that an `Evaluation` is on the CPU.
-NativeTask: TypeAlias = "OneCall | SpecialFunction | UfuncLoop"
+NativeTask: TypeAlias = "OneCall | SpecialFunction | UfuncLoop | Exchange"
 
 
 class NativeRoutine(NamedTuple):
@@ -67,8 +69,8 @@ def native_routine(routine: NativeTask) -> NativeRoutine:
 
 def task_of(name: str, fields: Sequence[object]) -> NativeTask:
     """A task by the name of its type."""
-    kind = getattr(tasks, name, None) or getattr(ufunc_loops, name)
-    return kind(*fields)
+    home = {"UfuncLoop": ufunc_loops, "Exchange": exchanges}.get(name, tasks)
+    return getattr(home, name)(*fields)
 
 
 def _host_call(call: Evaluation) -> NativeRoutine:
@@ -105,6 +107,7 @@ def _ufunc(loop: UfuncLoop) -> NativeRoutine:
 
 _NATIVE: dict[str, Callable[[Any], NativeRoutine]] = {
     "Evaluation": _host_call,
+    "Exchange": lambda task: NativeRoutine(exchanges.exchange_code(task), 1, 0.0, None),
     "Gemm": _product,
     "ComplexParts": lambda parts: NativeRoutine(
         complex_loops.complex_parts(parts), parts.size, 0.0, None

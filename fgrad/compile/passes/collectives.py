@@ -1,0 +1,114 @@
+"""L5. Pass `collectives`: few meetings of ranks.
+
+    s = psum x;  t = psum y       u = psum (concatenate x y);  s = slice u;  t = slice u
+    m = pmax x                    m = reduce_max (all_gather x), which knows NaN
+
+Sums that do not depend on each other become one, if they are small: a meeting takes as long as
+copying some ten thousand bytes.  Equations move behind the collectives that they read and no other,
+so that all sums that can be made at once are.
+
+Requires nothing.  Ensures that no `pmax` or `pmin` is left, and that all ranks of one program meet
+in one order, whatever their constants are: so it stands before the passes that look at these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.passes.writer import Writer
+from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.walk import communicates, has_effect
+from fgrad.ops import primitives as prims
+
+SMALL = 1 << 16  # bytes of a sum that is joined with others
+
+
+def collectives(program: Program) -> Program:
+    """The program with extrema gathered, and small sums joined."""
+    meeting = [eqn for eqn in program.eqns if communicates(eqn)]
+    if not meeting:
+        return program
+    eqns: Sequence[Eqn] = program.eqns
+    if len([eqn for eqn in meeting if _joins(eqn)]) > 1:
+        eqns = _joined(eqns)
+    writer = Writer()
+    for eqn in eqns:
+        if eqn.prim is not prims.pmax and eqn.prim is not prims.pmin:
+            writer.eqns.append(eqn)
+            continue
+        writer.like = eqn
+        reduce = prims.reduce_max if eqn.prim is prims.pmax else prims.reduce_min
+        every = writer.apply(prims.all_gather, *eqn.inputs, **eqn.params)
+        writer.result(eqn, writer.apply(reduce, every, axes=(0,)))
+    return program.replace(eqns=tuple(writer.eqns), made_by="collectives")
+
+
+def _joins(eqn: Eqn) -> bool:
+    """Whether an equation may be one of a joined sum."""
+    if eqn.prim is not prims.psum or not isinstance(eqn.inputs[0], Var):
+        return False
+    return 0 < eqn.outputs[0].aval.size * eqn.outputs[0].aval.dtype.itemsize <= SMALL
+
+
+class _Place(NamedTuple):
+    """Where an equation stands: after how many meetings on which it depends, before or in the next
+    one."""
+
+    level: int
+    meets: bool
+
+
+def _joined(eqns: Sequence[Eqn]) -> list[Eqn]:
+    places = _places(eqns)
+    order = sorted(range(len(eqns)), key=lambda k: places[k])  # which is stable
+    groups: dict[object, list[Eqn]] = {}
+    for k in order:
+        if _joins(eqns[k]):
+            groups.setdefault(_key(eqns[k], places[k]), []).append(eqns[k])
+    writer = Writer()
+    for k in order:
+        group = groups.get(_key(eqns[k], places[k]), []) if _joins(eqns[k]) else []
+        if len(group) < 2:
+            writer.eqns.append(eqns[k])
+        elif group[0] is eqns[k]:
+            _write_sum(writer, group)
+    return writer.eqns
+
+
+def _key(eqn: Eqn, place: _Place) -> object:
+    return place, eqn.params.content, eqn.outputs[0].aval.dtype
+
+
+def _places(eqns: Sequence[Eqn]) -> list[_Place]:
+    """Each equation after what it reads; effects in their order."""
+    levels: dict[Atom, int] = {}
+    acted, places = _Place(0, False), list[_Place]()
+    for eqn in eqns:
+        level = max([levels.get(a, 0) for a in eqn.inputs], default=0)
+        place = _Place(level, communicates(eqn))
+        if has_effect(eqn):
+            if place < acted:
+                place = _Place(acted.level + (acted.meets and not place.meets), place.meets)
+            acted = place
+        places.append(place)
+        levels.update(dict.fromkeys(eqn.outputs, place.level + place.meets))
+    return places
+
+
+def _write_sum(writer: Writer, group: Sequence[Eqn]) -> None:
+    """One sum of the operands beside each other, and its parts as results."""
+    writer.like = group[0]
+    sizes = [eqn.outputs[0].aval.size for eqn in group]
+    flat = [
+        writer.apply(prims.reshape, eqn.inputs[0], shape=(size,))
+        for eqn, size in zip(group, sizes, strict=True)
+    ]
+    whole = writer.apply(prims.concatenate, *flat, axis=0)
+    total = writer.apply(prims.psum, whole, **group[0].params)
+    start = 0
+    for eqn, size in zip(group, sizes, strict=True):
+        writer.like = eqn
+        part = writer.apply(prims.slice, total, start=(start,), stop=(start + size,), step=(1,))
+        writer.result(eqn, part)
+        start += size
