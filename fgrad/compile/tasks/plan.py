@@ -12,14 +12,13 @@ last time element by element as it writes.  Places are multiples of 64 bytes.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.kernel.ir import Kernel, Load, Loop, Statement, Store
+from fgrad.compile.kernel.ir import Affine, Load, Loop, Statement, Store
 from fgrad.compile.kernel.machine import LINE_BYTES
-from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.tasks.steps import AliasStep, KernelStep, LibraryStep, Step
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program, Var
@@ -104,13 +103,17 @@ def _place_in_outputs(
     """A temporary that dies where a result is written element by element is in the result's memory,
     unless that is an argument's."""
     outputs = [v for v, slot in slots.items() if slot.kind == "output" and slot.index not in taken]
+    ends: dict[int, tuple[list[Var], _Walked | None]] = {}  # of steps: temporaries that die there
     for var in outputs:
         out: Var | None = var
         while out is not None and out in lives.first:
             k, slot = lives.first[out], slots[out]
-            args = dict.fromkeys([root.get(v, v) for v in steps[k].args])
-            dying = [v for v in args if v not in slots and lives.last[v] == k > lives.first[v]]
-            out = _reusable(steps[k], out, dying, set(), root) if dying else None
+            if k not in ends:
+                args = dict.fromkeys([root.get(v, v) for v in steps[k].args])
+                dying = [v for v in args if v not in slots and lives.last[v] == k > lives.first[v]]
+                ends[k] = dying, _walked(steps[k], root) if dying else None
+            dying, walked = ends[k]
+            out = _reusable(walked, out, dying, slots) if walked is not None else None
             if out is not None:
                 slots[out] = slot
 
@@ -151,7 +154,8 @@ def _reuse(
                 made, read = lives.first.get(out, -1), lives.last.get(var, -1)
                 fits = read < made
                 if read == made >= 0:
-                    fits = _reusable(steps[made], out, [var], set(), root) is not None
+                    walked = _walked(steps[made], root)
+                    fits = walked is not None and _reusable(walked, out, [var], ()) is not None
             if fits:
                 pairs.append((k, i))
                 del candidates[i]
@@ -178,10 +182,11 @@ def _place_temporaries(
     for k, step in enumerate(steps):
         args = list(dict.fromkeys([root.get(v, v) for v in step.args]))
         dying = [v for v in args if v in slots and slots[v].kind == "arena" and last[v] == k]
+        walked = _walked(step, root) if dying else None
         taken: set[Var] = set()
         for var in args:
             if var not in slots:
-                source = _reusable(step, var, dying, taken, root)
+                source = _reusable(walked, var, dying, taken) if walked is not None else None
                 if source is not None:
                     taken.add(source)
                     slots[var] = slots[source]
@@ -193,46 +198,61 @@ def _place_temporaries(
                 arena.give(slots[var].index)
 
 
-def _reusable(
-    step: KernelStep | LibraryStep,
-    out: Var,
-    dying: Sequence[Var],
-    taken: set[Var],
-    root: dict[Var, Var],
-) -> Var | None:
-    """A buffer in whose place a kernel may write `out`, or None."""
+class _Access(NamedTuple):
+    """Where all accesses to a buffer are, if they are at one index of one body."""
+
+    body: int
+    at: int  # of the statement in it, the last of several
+    index: Affine
+
+
+class _Walked(NamedTuple):
+    """How a kernel walks its arrays: those that it reads, and those that it writes, at one place in
+    each iteration."""
+
+    read: dict[Var, _Access]
+    wrote: dict[Var, _Access]
+
+
+def _walked(step: KernelStep | LibraryStep, root: dict[Var, Var]) -> _Walked | None:
+    """The walks of a kernel; None for other steps."""
     if not isinstance(step, KernelStep):
         return None
-    names = {root.get(v, v): b.name for v, b in zip(step.args, step.kernel.buffers, strict=False)}
-    width = out.aval.dtype.itemsize
+    args = [root.get(v, v) for v in step.args]
+    counts = Counter(args)
+    named = {b.name: v for v, b in zip(args, step.kernel.buffers, strict=False) if counts[v] == 1}
+    read: dict[str, _Access | None] = {}
+    wrote: dict[str, _Access | None] = {}
+    for number, body in enumerate(_bodies(step.kernel.body)):
+        for at, s in enumerate(body):
+            if type(s) is Load:
+                plain = not s.gather and s.predicate is None
+                before = read.get(s.buffer, _Access(number, at, s.index))
+                same = plain and before is not None and before[::2] == (number, s.index)
+                read[s.buffer] = _Access(number, at, s.index) if same else None
+            elif type(s) is Store:
+                plain = s.mode == "set" and not s.scatter and s.predicate is None
+                once = plain and s.buffer not in wrote
+                wrote[s.buffer] = _Access(number, at, s.index) if once else None
+    return _Walked(
+        {named[b]: x for b, x in read.items() if x is not None and b in named},
+        {named[b]: x for b, x in wrote.items() if x is not None and b in named},
+    )
+
+
+def _reusable(walked: _Walked, out: Var, dying: Sequence[Var], taken: Container[Var]) -> Var | None:
+    """A buffer in whose place a kernel may write `out`, or None: each of its elements is read only
+    by the iteration that writes it in `out`, before it does."""
+    wrote, width = walked.wrote.get(out), out.aval.dtype.itemsize
+    if wrote is None:
+        return None
     for var in dying:
-        fits = var.aval.size == out.aval.size and var.aval.dtype.itemsize == width
-        once = sum([root.get(v, v) is var for v in step.args]) == 1
-        if fits and once and var not in taken and in_place(step.kernel, names[var], names[out]):
+        read = walked.read.get(var)
+        if read is None or read[::2] != wrote[::2] or read.at > wrote.at or var in taken:
+            continue
+        if var.aval.size == out.aval.size and var.aval.dtype.itemsize == width:
             return var
     return None
-
-
-@lru_cache(maxsize=4096)
-def in_place(kernel: Kernel, source: str, target: str) -> bool:
-    """Whether each element of `source` is read only by the iteration that writes it in `target`."""
-    loads = [s for s in walk(kernel.body) if type(s) is Load and s.buffer == source]
-    if any(s.gather or s.predicate is not None for s in loads):
-        return False
-    found = []
-    for body in _bodies(kernel.body):
-        read = {s.index for s in body if type(s) is Load and s.buffer == source}
-        wrote = [s for s in body if type(s) is Store and s.buffer == target]
-        if not read and not wrote:
-            continue
-        plain = all(s.mode == "set" and not s.scatter and s.predicate is None for s in wrote)
-        if len(read) != 1 or len(wrote) != 1 or not plain or wrote[0].index not in read:
-            return False
-        after = body[body.index(wrote[0]) :]
-        if any(type(s) is Load and s.buffer == source for s in after):
-            return False
-        found.append(body)
-    return len(found) == 1
 
 
 def _bodies(body: tuple[Statement, ...]) -> list[tuple[Statement, ...]]:
