@@ -1,8 +1,8 @@
 """L5. The compiler as a list of passes.
 
 Program -> Program   inline dce cse collectives legalize_bfloat16 legalize_complex fold simplify
-                     ranges factor_contractions canonical_conv canonical_dot cse dce invariants; and
-                     three of the backend, see `Backend`
+                     ranges factor_contractions canonical_conv canonical_dot cse dce invariants
+                     regions; and three of the backend, see `Backend`
 Program -> groups    fuse, and the backend's join
 groups -> steps      lower update_in_place parameterize_constants split_steps schedule loop_fission
                      control
@@ -30,6 +30,7 @@ from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.llvm.runtime import spent
 from fgrad.compile.loops.bodies import compile_bodies
 from fgrad.compile.loops.invariants import hoist_invariants
+from fgrad.compile.loops.regions import gather_regions
 from fgrad.compile.lower.groups import lower
 from fgrad.compile.passes.canonical_conv import canonical_conv
 from fgrad.compile.passes.canonical_dot import canonical_dot
@@ -141,6 +142,8 @@ def _compile(
     program = log.checked("dce again", dce, program)
     # What loops need in every step is computed by the kernels before them.
     program = log.checked("invariants", hoist_invariants, program)
+    if backend.threads:  # small bodies of long batches are kernels as they stand
+        program = log.checked("regions", gather_regions, program)
     if config.check >= 1:
         check_program(program, "dce again")
     fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fgrad.compile.loops.invariants import hoist_invariants
+from fgrad.compile.loops.regions import gather_regions
 from fgrad.compile.passes.canonical_conv import canonical_conv
 from fgrad.compile.passes.canonical_dot import canonical_dot
 from fgrad.compile.passes.collectives import collectives
@@ -46,6 +47,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "canonical_conv": canonical_conv,
     "canonical_dot": canonical_dot,
     "invariants": hoist_invariants,
+    "regions": gather_regions,
 }
 
 

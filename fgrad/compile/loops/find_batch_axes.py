@@ -65,6 +65,38 @@ def find_lanes(eqn: Eqn, prepare: Prepare, used: Sequence[Var]) -> Lanes | None:
     return None
 
 
+class Walk(NamedTuple):
+    """What an equation does with axes: pairs of an operand's and a result's whose places it keeps
+    apart, and those along which it mixes places."""
+
+    kept: list[tuple[Axis, Axis]]
+    mixed: set[Axis]
+
+
+def walk_of(eqn: Eqn) -> Walk:
+    """What one equation does with axes."""
+    search = _Recorded(_itself, False)
+    search.equation(eqn)
+    return Walk(search.kept, search.spoiled)
+
+
+def body_lanes(body: Program) -> Lanes:
+    """The longest axis that all results of a program have and no equation of it mixes, as lanes."""
+    search = _Search(_itself, False)
+    search.program(body)
+    outputs = [a for a in body.outputs if isinstance(a, Var)]
+    whole = search.lanes(outputs)
+    if whole is None or len(outputs) < len(body.outputs):
+        return Lanes({}, (), {})
+    longest = max(range(len(whole.extents)), key=lambda k: whole.extents[k])
+    axes = {v: {k: 0 for k, n in own.items() if n == longest} for v, own in whole.axes.items()}
+    return Lanes({v: own for v, own in axes.items() if own}, (whole.extents[longest],), {})
+
+
+def _itself(program: Program) -> Program:
+    return program
+
+
 def _is_whole(lanes: Lanes, loop: LaneWhile) -> bool:
     """Whether the predicate of a loop and all that it carries differ between lanes alone."""
     (go,) = loop.go.outputs
@@ -170,6 +202,19 @@ class _Search:
                     self.join_all(eqn.outputs[0], a)
         else:
             self.spoil_all(*eqn.inputs, *eqn.outputs)
+
+
+class _Recorded(_Search):
+    """The same for one equation, whose axes are not joined."""
+
+    def __init__(self, prepare: Prepare, by_lane: bool) -> None:
+        super().__init__(prepare, by_lane)
+        self.kept: list[tuple[Axis, Axis]] = []
+
+    def join(self, a: Atom, i: int, b: Atom, k: int) -> None:
+        """Note a pair of axes."""
+        if isinstance(a, Var) and isinstance(b, Var):
+            self.kept.append(((a, i), (b, k)))
 
 
 def _broadcast(s: _Search, eqn: Eqn) -> None:

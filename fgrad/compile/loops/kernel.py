@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.compile.kernel.affine import row_major, total
+from fgrad.compile.kernel.affine import AffineIndex, row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
@@ -27,15 +27,17 @@ from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.loops.control import (
     LOOP_RULES,
     Scan,
+    has_loops,
+    item_of,
     scan_of,
     stays_in_memory,
     while_of,
     write_scan,
     write_while,
 )
-from fgrad.compile.loops.find_batch_axes import Lanes, find_lanes
+from fgrad.compile.loops.find_batch_axes import Lanes, body_lanes, find_lanes
 from fgrad.compile.loops.prepare import prepared
-from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value
+from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loops.writer import LoopBuilder, LoopWriter
 from fgrad.compile.tasks.routines import MatrixRoutine
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
@@ -64,9 +66,13 @@ def loop_steps(
         constant: makes a constant array a variable.
         schedule: orders the loops of other kernels.
     """
+    wanted = [v for v in eqn.outputs if v in used and v.aval.size]
+    if is_region(eqn):
+        return _kernels(
+            eqn, defined, [(body_lanes(eqn.params["branches"][0]), wanted)], constant, schedule
+        )
     if eqn.prim.holds is not Holds.LOOP or calls_back(eqn) or communicates(eqn):
         return None
-    wanted = [v for v in eqn.outputs if v in used and v.aval.size]
     lanes = find_lanes(eqn, prepared, wanted)
     if lanes is not None and math.prod(lanes.extents) >= FEWEST_LANES:
         full = [v for v in wanted if len(lanes.axes.get(v, {})) == len(lanes.extents)]
@@ -76,7 +82,34 @@ def loop_steps(
         steps = _kernels(eqn, defined, parts, constant, schedule)
         if steps is not None:
             return steps
+    steps_are_lanes = _lanes_of_steps(eqn)
+    if steps_are_lanes is not None:
+        steps = _kernels(eqn, defined, [(steps_are_lanes, wanted)], constant, schedule)
+        if steps is not None:
+            return steps
     return _kernels(eqn, defined, [(Lanes({}, (), {}), wanted)], constant, schedule)
+
+
+def _lanes_of_steps(eqn: Eqn) -> Lanes | None:
+    """The steps of a loop as lanes, if none needs another and each is a straight line."""
+    p = eqn.params
+    if not is_map(eqn) or p["length"] < FEWEST_LANES or has_loops(prepared(p["body"])):
+        return None
+    items = [a for a in eqn.inputs[p["n_consts"] :] if isinstance(a, Var)]
+    if not set(items).isdisjoint(eqn.inputs[: p["n_consts"]]):
+        return None  # what is read as items and as a whole has no one place
+    return Lanes({v: {0: 0} for v in (*items, *eqn.outputs)}, (p["length"],), {})
+
+
+def is_map(eqn: Eqn) -> bool:
+    """Whether a loop carries nothing."""
+    return eqn.prim is prims.scan and not eqn.params["n_carry"]
+
+
+def is_region(eqn: Eqn) -> bool:
+    """Whether an equation is a program that runs once for each place of its lanes: a branch that is
+    the only one."""
+    return eqn.prim is prims.switch and len(eqn.params["branches"]) == 1
 
 
 def _kernels(
@@ -130,7 +163,11 @@ class _Loop:
     def steps(self, schedule: Callable[[Kernel], Kernel]) -> list[Step]:
         """Copies of what is updated in place, and the loop."""
         operands = [self.operand(a) for a in self.eqn.inputs]
-        if self.eqn.prim is prims.scan:
+        if is_region(self.eqn):
+            self._region()
+        elif is_map(self.eqn) and self.lanes.axes.get(self.eqn.outputs[0]) == {0: 0}:
+            self._map(operands)
+        elif self.eqn.prim is prims.scan:
             self._scan(scan_of(self.writer, self.eqn, operands))
         else:
             self._while(operands)
@@ -183,6 +220,7 @@ class _Loop:
         lanes = VECTOR_BYTES // max([d.itemsize for d in floats])
         carried = len(self.builder.acc_dtypes)
         most = 4 if carried <= 4 else 2 if carried <= 8 else 1
+        most = 1 if is_region(self.eqn) or is_map(self.eqn) else most
         while most > 1 and lanes * most > extent:
             most //= 2
         return lanes * most
@@ -237,6 +275,32 @@ class _Loop:
         self.homes.add(stored.buffer)
         self.writer.versions[stored.buffer] = 0
         return stored._replace(version=0)
+
+    def _region(self) -> None:
+        """Each equation once; results lie where the body's do."""
+        (body,) = self.eqn.params["branches"]
+        given = [
+            self.writer.stored(a, known_as=v) if isinstance(a, Var) else self.writer.value(a)
+            for a, v in zip(self.eqn.inputs[1:], body.inputs, strict=True)
+        ]
+        results = self.writer.program(body, given)
+        for var, atom, x in zip(self.eqn.outputs, body.outputs, results, strict=True):
+            self.writer.write(self.writer.stored(var, "out", known_as=atom), x)
+
+    def _map(self, operands: Sequence[Value]) -> None:
+        """The one step of each lane."""
+        s, w = scan_of(self.writer, self.eqn, operands), self.writer
+        number = w.b.index(w.lane)
+        items = [
+            np.array(w.b.op("convert", x.dtype, number), np.int64)
+            if isinstance(x, Counting)
+            else item_of(w, x, AffineIndex(0))
+            for x in s.xs
+        ]
+        results = w.program(s.body, [*s.consts, *items])
+        for var, x in zip(self.eqn.outputs, results, strict=True):
+            if var in self.used:
+                w.write(stored_at(self.home(var), 0, AffineIndex(0)), x)
 
     def _scan(self, s: Scan) -> None:
         n = len(s.carry)

@@ -406,10 +406,10 @@ class LoopWriter:
         self.env.update(zip(eqn.outputs, rule(self, eqn), strict=True))
         self.check_size()
 
-    def stored(self, var: Var, role: str = "in") -> Stored:
-        """A variable of the program around the loop."""
+    def stored(self, var: Var, role: str = "in", known_as: Var | None = None) -> Stored:
+        """A variable of the program around the loop; its lanes are those of what it is known as."""
         shape, strides = var.aval.shape, row_major(var.aval.shape)
-        lanes = self.lanes.get(var, {})
+        lanes = self.lanes.get(var if known_as is None else known_as, {})
         base = total([*lanes.values()], [strides[k] for k in lanes])
         own = tuple([1 if k in lanes else n for k, n in enumerate(shape)])
         if var.aval.dtype.kind not in KINDS:

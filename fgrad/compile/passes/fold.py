@@ -10,17 +10,19 @@ import numpy as np
 
 from fgrad.compile.passes.dce import without
 from fgrad.ir.aval import Aval
-from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import is_ordered, resolve_atom, resolve_operands
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.ir.walk import consumers, is_ordered, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
+FEW = 64  # elements of a constant that stays as it is
 SMALL = 1024  # elements of a result that is always folded
 MOVED = 1 << 20  # elements of a constant that is only rearranged
 
 
 def fold(program: Program) -> Program:
     """The program with constant equations evaluated by their NumPy reference."""
+    program = _with_broadcasts(program)
     arrays: dict[Var, np.ndarray] = dict(program.consts)
     env: dict[Var, Atom] = {}
     consts = list(program.consts)
@@ -49,6 +51,45 @@ def fold(program: Program) -> Program:
         return program
     outputs = tuple([resolve_atom(a, env) for a in program.outputs])
     return program.replace(consts=tuple(consts), eqns=tuple(kept), outputs=outputs, made_by="fold")
+
+
+def _with_broadcasts(program: Program) -> Program:
+    """The program with large constants of equal rows, as batches make them, as broadcasts of a row,
+    where only what can be computed from that reads them."""
+    if not any([array.size > FEW for _, array in program.consts]):
+        return program
+    readers = consumers(program.eqns)
+    returned = {a for a in program.outputs if type(a) is Var}
+    consts: list[tuple[Var, np.ndarray]] = []
+    made: list[Eqn] = []
+    for var, array in program.consts:
+        row, users = array, readers.get(var, [])
+        if users and var not in returned and all([_reads_places(eqn) for eqn in users]):
+            while row.size > FEW and len(row) > 1 and _repeats(row):
+                row = row[0]
+        if row is array:
+            consts.append((var, array))
+            continue
+        small: Atom = Var(Aval(row.shape, row.dtype)) if row.ndim else Lit(row.dtype.type(row))
+        if isinstance(small, Var):
+            consts.append((small, np.ascontiguousarray(row)))
+        dims = tuple(range(array.ndim - row.ndim, array.ndim))
+        params = Params({"shape": array.shape, "dims": dims})
+        made.append(Eqn(prims.broadcast, (small,), params, (var,), users[0].loc, users[0].via))
+    return program.replace(consts=tuple(consts), eqns=(*made, *program.eqns)) if made else program
+
+
+def _reads_places(eqn: Eqn) -> bool:
+    """Whether an equation needs no operand in memory."""
+    return eqn.prim.elementwise or eqn.prim.movement is not None or eqn.prim.fold is not None
+
+
+def _repeats(array: np.ndarray) -> bool:
+    """Whether all rows are equal, to the bit."""
+    if not array.flags.c_contiguous or array.dtype.hasobject:
+        return False
+    words = array.reshape(len(array), -1).view(np.uint8)
+    return bool((words[1] == words[0]).all() and (words == words[0]).all())
 
 
 def _foldable(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> bool:

@@ -1,0 +1,329 @@
+"""L5. Pass `regions`: equations on a few numbers for each place of a long axis become one body.
+
+    a: f64[n, 3] = sub x c        r = switch[branches=(body,)] 0 x c ...
+    b: f64[n] = reduce_sum a      body: all of these equations, which `loops/kernel.py` writes
+    ...                           as one kernel over n lanes, with `a`, `b`, ... in registers
+    r: f64[n, 2, 11] = ...
+
+Fused kernels keep in memory what is read at other places of the short axes: the Jacobian of a
+function of ten numbers, for each of n points, has dozens of such arrays.  Requires nothing.
+
+An equation belongs to the lanes of an axis if it mixes no places of it.  Those of a region have one
+level, which grows wherever a value leaves the region and comes back, so that no two regions depend
+on each other in a circle; equations with effects, which keep their order, have growing levels.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fgrad.compile.fuse.partition import fuse
+from fgrad.compile.loops.find_batch_axes import Axis, Walk, walk_of
+from fgrad.compile.loops.rules import RULES
+from fgrad.compile.loops.writer import KINDS, MOST_CELLS, MOST_CODE, WIDE
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.ir.walk import cost_of, is_ordered
+from fgrad.ops import primitives as prims
+
+FEWEST_PLACES = 64  # of an axis that is worth lanes
+FEWEST_EQNS = 8  # of a region
+FEWEST_GROUPS = 4  # kernels that a region replaces
+FEW_CELLS = 64  # of an array for each place
+MOST_BODY = 0.9 * MOST_CODE / WIDE  # instructions of a region
+
+Region = tuple[Axis, int, int]  # the class of the lanes' axes, level, part
+
+
+def gather_regions(program: Program) -> Program:
+    """The program with each region as one equation."""
+    if sum([_is_short(eqn) for eqn in program.eqns]) < FEWEST_EQNS:
+        return program
+    found = all_regions(program)
+    worth = _worth(program, found) if found else None
+    return with_regions(program, worth) if worth else program
+
+
+def all_regions(program: Program) -> dict[int, Region]:
+    """The region of each equation that could be in one, by its number."""
+    return _Search(program).regions()
+
+
+def _is_short(eqn: Eqn) -> bool:
+    """Whether an equation moves or sums along short axes beside a long one, so that no loop over
+    all elements takes it with what reads it."""
+    if eqn.prim.elementwise or eqn.prim is prims.broadcast or not eqn.outputs:
+        return False
+    shape = eqn.outputs[0].aval.shape
+    longest = max(shape, default=0)
+    return longest >= FEWEST_PLACES and eqn.outputs[0].aval.size <= FEW_CELLS * longest
+
+
+class _Search:
+    """Finds the regions of a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.parent: dict[Axis, Axis] = {}
+        self.walks: dict[int, Walk] = {}  # of equations that kernels of lanes can have, by number
+        self.made: set[Var] = set()  # their results
+        for k, eqn in enumerate(program.eqns):
+            if _is_known(eqn):
+                self.walks[k] = walk_of(eqn)
+                self.made.update(eqn.outputs)
+                for a, b in self.walks[k].kept:
+                    if _is_long(a) and a[0] in self.made and b[0] in self.made:
+                        self.parent[self.root(a)] = self.root(b)
+
+    def root(self, axis: Axis) -> Axis:
+        """The representative of an axis."""
+        while (above := self.parent.get(axis, axis)) != axis:
+            self.parent[axis] = self.parent.get(above, above)
+            axis = above
+        return axis
+
+    def regions(self) -> dict[int, Region]:
+        """The region of each equation that has one, by its number."""
+        self._forget_double()
+        levels: dict[Var, tuple[Axis | None, int, int]] = {}
+        sizes: dict[Region, float] = {}
+        found: dict[int, Region] = {}
+        before = 0  # the level of the last equation that keeps its place among others
+        for k, eqn in enumerate(self.program.eqns):
+            given = [levels[a] for a in eqn.inputs if isinstance(a, Var) and a in levels]
+            lanes = self.lanes_of(k, [axis for axis, _, _ in given])
+            if lanes is None:
+                level = max([level for _, level, _ in given], default=0)
+                if is_ordered(eqn):
+                    level = before = max(level, before)
+                levels.update({v: (None, level, 0) for v in eqn.outputs if level})
+                continue
+            level = max([at if axis == lanes else at + 1 for axis, at, _ in given], default=1)
+            part = max([p for axis, at, p in given if (axis, at) == (lanes, level)], default=0)
+            while sizes.get((lanes, level, part), 0.0) > MOST_BODY:
+                part += 1
+            region = found[k] = (lanes, level, part)
+            sizes[region] = sizes.get(region, 0.0) + _size(eqn, lanes[0].aval.shape[lanes[1]])
+            levels.update(dict.fromkeys(eqn.outputs, region))
+        return found
+
+    def _forget_double(self) -> None:
+        """Without the classes of which an array has two axes."""
+        self.double: set[Axis] = set()
+        for var in self.made:
+            roots = [self.root((var, k)) for k in range(var.aval.ndim) if _is_long((var, k))]
+            self.double |= {r for r in roots if roots.count(r) > 1}
+
+    def lanes_of(self, k: int, above: Sequence[Axis | None]) -> Axis | None:
+        """The class of axes that are the lanes of an equation, that of an operand if possible."""
+        walk, eqn = self.walks.get(k), self.program.eqns[k]
+        if walk is None or _is_copied(eqn):
+            return None
+        mixed = {self.root(a) for a in walk.mixed if a[0] in self.made}
+        mixed |= {self.root(b) for a, b in walk.kept if a in walk.mixed or b in walk.mixed}
+        out = eqn.outputs[0]
+        own = [self.root((out, n)) for n in range(out.aval.ndim) if _is_long((out, n))]
+        fitting = [
+            r for r in own
+            if r not in mixed and r not in self.double and _is_narrow(eqn, walk, out, own.index(r))
+        ]  # fmt: skip
+        shared = [r for r in fitting if r in above]
+        return max(shared or fitting, key=lambda r: r[0].aval.shape[r[1]], default=None)
+
+
+def _is_known(eqn: Eqn) -> bool:
+    """Whether a kernel of lanes can have an equation."""
+    if RULES.get(eqn.prim) is None or is_ordered(eqn) or len(eqn.outputs) != 1:
+        return False
+    return all([a.aval.dtype.kind in KINDS for a in (*eqn.inputs, *eqn.outputs)])
+
+
+def _is_long(axis: Axis) -> bool:
+    return axis[0].aval.shape[axis[1]] >= FEWEST_PLACES
+
+
+def _is_copied(eqn: Eqn) -> bool:
+    """Whether each region that reads a result makes it for itself: lanes repeat it."""
+    if eqn.prim is prims.broadcast:
+        return not any([n >= FEWEST_PLACES for n in eqn.inputs[0].aval.shape])
+    return eqn.prim is prims.iota
+
+
+def _is_narrow(eqn: Eqn, walk: Walk, out: Var, place: int) -> bool:
+    """Whether there are few elements of the result for each place of its long axes, and of operands
+    that have no such axis."""
+    axis = [n for n in range(out.aval.ndim) if _is_long((out, n))][place]
+    if out.aval.size > FEW_CELLS * out.aval.shape[axis]:
+        return False
+    for k, atom in enumerate(eqn.inputs):
+        if isinstance(atom, Var):
+            lanes = [
+                a for a, b in walk.kept if {a[0], b[0]} == {atom, out} and axis in (a[1], b[1])
+            ]
+            cells = atom.aval.size // (out.aval.shape[axis] if lanes else 1)
+            if cells > MOST_CELLS and not (eqn.prim.addresses and not k):
+                return False
+    return True
+
+
+def _size(eqn: Eqn, extent: int) -> float:
+    """The instructions of an equation, roughly."""
+    cells = max([a.aval.size for a in (*eqn.inputs, *eqn.outputs)]) // extent
+    if eqn.prim.movement is not None:
+        return 0.0
+    if eqn.prim.contracts:
+        (cx, _), x = eqn.params["contract"], eqn.inputs[0].aval
+        cells = eqn.outputs[0].aval.size // extent * int(np.prod([x.shape[k] for k in cx]))
+    return float(max(cost_of(eqn), 1) * cells)
+
+
+# --- which are worth it
+
+
+def _worth(program: Program, found: Mapping[int, Region]) -> dict[int, Region]:
+    """The regions that keep more numbers in registers than they read and write as lanes."""
+    numbers = {v: k for k, eqn in enumerate(program.eqns) for v in eqn.outputs}
+    counts: dict[Region, int] = {}
+    for region in found.values():
+        counts[region] = counts.get(region, 0) + 1
+    if max(counts.values()) < FEWEST_EQNS:
+        return {}
+    kept: dict[Region, int] = {}  # elements that fused kernels would keep in memory
+    groups: dict[Region, int] = {}
+    for group in fuse(program).groups:
+        own = {found.get(numbers[e.outputs[0]]) for e in group.eqns if e.outputs}
+        region = own.pop() if len(own) == 1 else None
+        if region is not None:
+            groups[region] = groups.get(region, 0) + 1
+            kept[region] = kept.get(region, 0) + sum([v.aval.size for v in group.outputs])
+    moved = _moved(program, found)
+    worth = {
+        region
+        for region, count in counts.items()
+        if count >= FEWEST_EQNS
+        and groups.get(region, 0) >= FEWEST_GROUPS
+        and kept[region] >= 2 * moved[region]
+    }
+    return {k: region for k, region in found.items() if region in worth}
+
+
+def _moved(program: Program, found: Mapping[int, Region]) -> dict[Region, int]:
+    """The elements that each region reads or writes, results twice."""
+    home = {v: found.get(k) for k, eqn in enumerate(program.eqns) for v in eqn.outputs}
+    copied = {eqn.outputs[0] for eqn in program.eqns if _is_copied(eqn)}
+    given: dict[tuple[Region, Var], int] = {}
+    outside = {a for a in program.outputs if isinstance(a, Var)}
+    for k, eqn in enumerate(program.eqns):
+        region = found.get(k)
+        for atom in eqn.inputs:
+            if isinstance(atom, Var) and home.get(atom) != region:
+                outside.add(atom)
+                if region is not None and atom not in copied:
+                    given[region, atom] = min(atom.aval.size, eqn.outputs[0].aval.size)
+    moved: dict[Region, int] = {}
+    for (region, _), size in given.items():
+        moved[region] = moved.get(region, 0) + size
+    for var, region in home.items():
+        if region is not None and var in outside:
+            moved[region] = moved.get(region, 0) + 2 * var.aval.size
+    return moved
+
+
+# --- the new program
+
+
+def with_regions(program: Program, found: Mapping[int, Region]) -> Program:
+    """The program with each region as one equation."""
+    members: dict[Region, list[Eqn]] = {}
+    home: dict[Var, Region | None] = {}
+    for k, eqn in enumerate(program.eqns):
+        home.update(dict.fromkeys(eqn.outputs, found.get(k)))
+        if k in found:
+            members.setdefault(found[k], []).append(eqn)
+    read = {a for a in program.outputs if isinstance(a, Var)}  # outside of their region
+    for k, eqn in enumerate(program.eqns):
+        read |= {a for a in eqn.inputs if isinstance(a, Var) and home.get(a) != found.get(k)}
+    whole = _Bodies(program)
+    units: list[Eqn] = []
+    for k, eqn in enumerate(program.eqns):
+        own = members.get(found[k]) if k in found else None
+        if own is None:
+            units.append(eqn)
+        elif eqn is own[-1]:
+            units.append(whole.equation(own, [v for e in own for v in e.outputs if v in read]))
+    eqns = _in_order(units)
+    return program.replace(eqns=tuple(eqns), made_by="regions")
+
+
+class _Bodies:
+    """Makes equations of regions."""
+
+    def __init__(self, program: Program) -> None:
+        self.defined = {v: eqn for eqn in program.eqns for v in eqn.outputs}
+
+    def equation(self, eqns: Sequence[Eqn], results: Sequence[Var]) -> Eqn:
+        """These equations as one.  An array that is read with its axes in several ways is several
+        inputs of the body, so that each has its own lanes."""
+        env: dict[Var, Var] = {}
+        inputs: dict[tuple[Var, tuple[Axis, ...]], Var] = {}
+        body: list[Eqn] = []
+
+        def operand(atom: Atom, walk: Walk) -> Atom:
+            if not isinstance(atom, Var) or atom in env:
+                return env.get(atom, atom)  # type: ignore[call-overload]
+            made = self.defined.get(atom)
+            if made is not None and _is_copied(made):
+                return copied(made)
+            axes = tuple([b for a, b in walk.kept if a[0] is atom and _is_long(a)])
+            return inputs.setdefault((atom, axes), Var(atom.aval))
+
+        def copied(eqn: Eqn) -> Var:
+            walk = walk_of(eqn)
+            given = tuple([operand(a, walk) for a in eqn.inputs])
+            outputs = tuple([Var(v.aval) for v in eqn.outputs])
+            body.append(eqn._replace(inputs=given, outputs=outputs))
+            return outputs[0]
+
+        for eqn in eqns:
+            env[eqn.outputs[0]] = copied(eqn)
+        program = Program(
+            "region",
+            tuple(inputs.values()),
+            (),
+            tuple(body),
+            tuple([env[v] for v in results]),
+            "regions",
+        )
+        given = (Lit(np.int64(0)), *[atom for atom, _ in inputs])
+        return Eqn(
+            prims.switch, given, Params({"branches": (program,)}), tuple(results), eqns[-1].loc
+        )
+
+
+def _in_order(eqns: Sequence[Eqn]) -> list[Eqn]:
+    """Equations, each after those that it reads, in their order where that is free; those that
+    keep their places among each other do."""
+    number = {v: k for k, eqn in enumerate(eqns) for v in eqn.outputs}
+    above = [{number[a] for a in eqn.inputs if a in number} for eqn in eqns]  # type: ignore[index]
+    in_place = [k for k, eqn in enumerate(eqns) if is_ordered(eqn)]
+    for first, then in itertools.pairwise(in_place):
+        above[then].add(first)
+    below: list[list[int]] = [[] for _ in eqns]
+    for k, given in enumerate(above):
+        for n in given:
+            below[n].append(k)
+    waits = [len(given) for given in above]
+    ready = [k for k, n in enumerate(waits) if not n]
+    found: list[Eqn] = []
+    while ready:
+        k = heapq.heappop(ready)
+        found.append(eqns[k])
+        for n in below[k]:
+            waits[n] -= 1
+            if not waits[n]:
+                heapq.heappush(ready, n)
+    assert len(found) == len(eqns)
+    return found
