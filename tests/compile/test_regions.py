@@ -118,3 +118,22 @@ def test_steps_of_a_map_are_lanes(reverse: bool, rng: np.random.Generator) -> No
     right = np.sin(x @ w) * np.arange(37.0)[:, None], np.max(x, axis=1), x[:, ::-1]
     for found, expected in zip(fgrad.jit(f)(x, w), right, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_effects_keep_their_order_around_regions(rng: np.random.Generator) -> None:
+    seen: list[str] = []
+
+    def told(name: str, x: Any) -> Any:
+        return fgrad.io_callback(lambda x: seen.append(name) or x, x, x)
+
+    def f(*args: Any) -> Any:
+        errors = fgrad.vmap(fgrad.jacrev(reprojection))(*args)
+        first = told("first", np.sum(errors))
+        second = told("second", np.sum(args[1]))
+        return first * fgrad.vmap(reprojection)(args[0] * second, *args[1:])
+
+    args = observations(80, rng)
+    compiled = fgrad.jit(f)
+    found = compiled(*args)
+    assert seen == ["first", "second"]
+    np.testing.assert_allclose(found, f(*args), rtol=1e-9)
