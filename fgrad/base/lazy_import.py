@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import PathFinder
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -108,10 +108,14 @@ class LazyModule:
 
 
 class LazyExtension(LazyModule):
-    """A proxy of an extension module, loaded without importing its package."""
+    """A proxy of an extension module, loaded once, without importing its package."""
 
     def _load(self, name: str) -> ModuleType:
-        return load(name, lambda name: _load_alone(name) or importlib.import_module(name))
+        found: ModuleType | None = self.__dict__.get("_module")
+        if found is None:
+            found = load(name, lambda name: _load_alone(name) or importlib.import_module(name))
+            self.__dict__["_module"] = found
+        return found
 
 
 def _load_alone(name: str) -> ModuleType | None:
@@ -122,7 +126,7 @@ def _load_alone(name: str) -> ModuleType | None:
     top, *folders, last = name.split(".")
     package = importlib.util.find_spec(top)
     places = (package and package.submodule_search_locations) or ()
-    found = PathFinder.find_spec(last, [str(Path(place, *folders)) for place in places])
+    found = PathFinder.find_spec(last, [os.path.join(place, *folders) for place in places])
     if found is None or found.origin is None:
         return None
     spec = importlib.util.spec_from_file_location(name, found.origin)

@@ -61,7 +61,7 @@ else:
             if tuple(given) != fields[len(fields) - len(given) :]:
                 raise TypeError(f"{name}: a field without a default follows one that has one")
             for place, field in enumerate(fields):
-                space[field] = _field(place, f"Alias for field number {place}")
+                space[field] = _getter(place)
             space["_fields"] = space["__match_args__"] = fields
             space["_field_defaults"] = given
             space["__slots__"] = ()
@@ -73,6 +73,10 @@ else:
         made = FunctionType(code, {"_new": tuple.__new__}, "__new__", defaults)
         made.__qualname__ = f"{name}.__new__"
         return made
+
+    @functools.cache
+    def _getter(place: int) -> object:
+        return _field(place, f"Alias for field number {place}")
 
     @functools.cache
     def _code_of(count: int) -> CodeType:

@@ -7,11 +7,12 @@ taken is not computed, and neither are its derivatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fgrad.base.frames import is_defect
+from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import here, resolve
 from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
@@ -36,7 +37,6 @@ from fgrad.ir.basic import BASIC
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.numpy.promote import convert
-from fgrad.ops import control
 from fgrad.ops.checked import is_raised
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.assign import root_of
@@ -46,6 +46,11 @@ from fgrad.tracing.carried import Body, Written, body_of
 from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
+
+if TYPE_CHECKING:
+    from fgrad.transforms.control import equations
+else:
+    equations = lazy_module("fgrad.transforms.control.equations")
 
 MOST_ATTEMPTS = 60
 NEVER = object()  # in place of a value after a branch that has no end
@@ -459,7 +464,7 @@ def _switch(index: Value, programs: Sequence[Program], operands: Sequence[Value]
         passed.append(places.pop() if len(places) == 1 else None)
     kept = [k for k, place in enumerate(passed) if place is None]
     only = [p.replace(outputs=tuple([p.outputs[k] for k in kept])) for p in programs]
-    outs = iter(control.switch(index, only, operands))
+    outs = iter(equations.switch(index, only, operands))
     return [next(outs) if place is None else operands[place] for place in passed]
 
 

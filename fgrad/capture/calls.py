@@ -27,15 +27,17 @@ from fgrad.errors import ArgumentError
 from fgrad.numpy.masked import UnknownSize
 from fgrad.numpy.promote import weakened
 from fgrad.numpy.python_numbers import has_value, in_domain, whole
-from fgrad.ops import erf_gamma, special_functions
+from fgrad.ops import erf_gamma
 from fgrad.trace import Tracer, concrete, innermost
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import innermost_body
 from fgrad.tracing.readout import differentiator
 
 if TYPE_CHECKING:
+    from fgrad.ops import special_functions
     from fgrad.transforms.custom import callback
 else:
+    special_functions = lazy_module("fgrad.ops.special_functions")
     callback = lazy_module("fgrad.transforms.custom.callback")
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
@@ -317,7 +319,8 @@ _UFUNCS = {
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "hypot": np.hypot, "copysign": np.copysign, "fmod": np.fmod,
     "degrees": np.degrees, "radians": np.radians, "erf": erf_gamma.erf,
-    "erfc": erf_gamma.erfc, "lgamma": erf_gamma.lgamma, "gamma": special_functions.gamma,
+    "erfc": erf_gamma.erfc, "lgamma": erf_gamma.lgamma,
+    "gamma": lambda x: special_functions.gamma(x),
 }  # fmt: skip
 _COMPLEX = ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt")  # functions of `cmath`
 

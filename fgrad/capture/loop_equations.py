@@ -6,11 +6,17 @@ What a body returns as it is becomes a constant of the loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.ir.program import Program
-from fgrad.ops import control
 from fgrad.trace import Value
 from fgrad.tracing.record import TracedProgram
+
+if TYPE_CHECKING:
+    from fgrad.transforms.control import equations
+else:
+    equations = lazy_module("fgrad.transforms.control.equations")
 
 
 def scanned(traced: TracedProgram, count: int, start: Sequence[Value]) -> list[Value]:
@@ -19,7 +25,7 @@ def scanned(traced: TracedProgram, count: int, start: Sequence[Value]) -> list[V
     first = len(traced.captured)
     consts = [*traced.captured, *[start[k] for k in kept]]
     body = _reordered(program, first, kept, changed, True)
-    outs = control.scan(body, count, False, consts, [start[k] for k in changed], [])
+    outs = equations.scan(body, count, False, consts, [start[k] for k in changed], [])
     return _merged(outs, start, kept, changed)
 
 
@@ -27,7 +33,7 @@ def looped(test: TracedProgram, traced: TracedProgram, start: Sequence[Value]) -
     """The last values of what is carried, for as long as a test holds."""
     program, kept, changed = _split(traced)
     constants = [start[k] for k in kept]
-    outs = control.while_loop(
+    outs = equations.while_loop(
         _reordered(test.program, len(test.captured), kept, changed, False),
         _reordered(program, len(traced.captured), kept, changed, True),
         [*test.captured, *constants],

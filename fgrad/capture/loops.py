@@ -47,7 +47,6 @@ from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.texts import textless
 from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
-from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 
 FEWEST = 5  # steps that are rolled
 SHORT = 128  # operations on numbers that are written out: 9 of Rosenbrock's steps 300 -> 180 ns

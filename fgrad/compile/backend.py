@@ -16,12 +16,12 @@ import numpy as np
 
 from fgrad.base.lazy_import import PROVIDERS, load
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.entry.table import Work
 from fgrad.compile.tasks.runnable import Runnable
 from fgrad.ir.program import Program
 from fgrad.tracing.on_device import HOST
 
 if TYPE_CHECKING:  # a program that is found in the cache needs none of these
+    from fgrad.compile.entry.table import Work
     from fgrad.compile.fuse.partition import Fusion
     from fgrad.compile.kernel.ir import Kernel
     from fgrad.compile.tasks.plan import Donation, Plan

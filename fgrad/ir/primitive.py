@@ -49,7 +49,7 @@ DISCRETE = Refusal("has discrete results, so its derivative is zero")
 
 REGISTRY: dict[str, Primitive] = {}
 
-Statement = tuple[str, int]  # file and line
+Statement = tuple[str, int]  # the file, and the instruction in its code
 
 
 def registered(name: str, module: str | None) -> Primitive:
@@ -67,7 +67,7 @@ def _statement() -> tuple[Statement | None, str | None]:
         frame = frame.f_back
     if frame is None:
         return None, None
-    return (frame.f_code.co_filename, frame.f_lineno), frame.f_globals.get("__name__")
+    return (frame.f_code.co_filename, frame.f_lasti), frame.f_globals.get("__name__")
 
 
 def reads_nothing(count: int) -> Reads:

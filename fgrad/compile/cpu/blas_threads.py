@@ -9,11 +9,11 @@ the user had set.  A call that begins just before that keeps the setting that wa
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from functools import lru_cache
 from importlib.machinery import PathFinder
-from pathlib import Path
 
 import numpy as np
 
@@ -35,10 +35,14 @@ def thread_control() -> ThreadControl | None:
     found = PathFinder.find_spec("scipy")
     if found is None or found.origin is None:
         return None
-    package = Path(found.origin).parent
-    folders = (package.parent / "scipy.libs", package / ".dylibs", package / ".libs")
-    for path in [path for folder in folders for path in sorted(folder.glob("*openblas*"))]:
-        library = ctypes.CDLL(str(path))
+    package = os.path.dirname(found.origin)
+    folders = (
+        os.path.join(os.path.dirname(package), "scipy.libs"),
+        os.path.join(package, ".dylibs"),
+        os.path.join(package, ".libs"),
+    )
+    for path in [path for folder in folders for path in _openblas_in(folder)]:
+        library = ctypes.CDLL(path)
         for prefix in ("scipy_openblas", "openblas"):
             names = (f"{prefix}_get_num_threads", f"{prefix}_set_num_threads")
             if all([hasattr(library, name) for name in names]):
@@ -48,6 +52,13 @@ def thread_control() -> ThreadControl | None:
                 ]
                 return ThreadControl(get, put)
     return None
+
+
+def _openblas_in(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        names = [name for name in sorted(os.listdir(folder)) if "openblas" in name]
+        return [os.path.join(folder, name) for name in names]
+    return []
 
 
 def _all_ended() -> None:

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.cpu.native import work_of
 from fgrad.compile.cpu.native_routines import NativeTask
-from fgrad.compile.entry.table import Work
 from fgrad.compile.host.program import Callback, HostProgram, Step
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Lit, Program
+
+if TYPE_CHECKING:
+    from fgrad.compile.cpu import native
+    from fgrad.compile.entry.table import Work
+else:
+    native = lazy_module("fgrad.compile.cpu.native")  # for functions that are called repeatedly
 
 KEPT_BYTES = 64 << 20  # the largest arena that a thread keeps between calls
 
@@ -63,7 +69,7 @@ class Executable:
 
     def work(self, program: Program) -> Work:
         """What native code does for a call; `program` is what was compiled."""
-        return work_of(program, self)
+        return native.work_of(program, self)
 
     def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Executable:
         """The same for arguments and results of other dtypes of the same sizes."""

@@ -223,9 +223,10 @@ def build_step(
         name: of the step; with `spec` it determines the code.
         strides: of the buffers, in bytes.
         message: of the LinAlgError that a failure is.
-        size: the larger side of a matrix; OpenBLAS is kept to one thread for small ones.
+        size: the larger side of a matrix; OpenBLAS, if it is called, is kept to one thread for
+            small ones.
     """
-    guards = blas_threads.imports() if size <= ONE_THREAD_ROWS else {}
+    guards = blas_threads.imports() if body.routines and size <= ONE_THREAD_ROWS else {}
     content = f"lapack {name} {spec} {bool(guards)} {body.flagged}"
     strides = [*strides, 1] if body.flagged else strides
     note = failure(message)

@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,8 +133,8 @@ def block_bytes() -> int:
     """How much of B is worked on at once: the L2 cache of a core, or 2 MB if that is large, since
     the L3 cache of such a machine is fast enough for it."""
     with contextlib.suppress(OSError, ValueError):
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text()
-        size = int(text.strip().removesuffix("K")) << 10
+        with open("/sys/devices/system/cpu/cpu0/cache/index2/size") as file:
+            size = int(file.read().strip().removesuffix("K")) << 10
         return max(size, 2 << 20) if size >= 1 << 20 else size
     return 512 << 10
 

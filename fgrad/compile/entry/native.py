@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from array import array
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,16 +19,17 @@ import numpy as np
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.entry.fields import BUCKETS, EXPORTS
-from fgrad.compile.entry.pool import Pool
-from fgrad.compile.entry.table import NotNative, Parameters, Results, Signature, Work
 from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
 from fgrad.compile.llvm.runtime import Source, build, store, symbol
 from fgrad.config import config
 from fgrad.errors import CheckError
 
 if TYPE_CHECKING:
-    from fgrad.compile.entry import text
+    from fgrad.compile.entry import pool, table, text
+    from fgrad.compile.entry.table import Parameters, Results, Signature, Work
 else:
+    pool = lazy_module("fgrad.compile.entry.pool")
+    table = lazy_module("fgrad.compile.entry.table")
     text = lazy_module("fgrad.compile.entry.text")  # where the entry is not in the cache
 
 C = TypeVar("C", bound=type)
@@ -130,7 +130,7 @@ class _Entry:
         self.is_cold: bool | None = None  # it is not in the cache
         self.link: Callable[[object, int], None] = _missing
         self.unlink: Callable[[object, int], None] = _missing
-        self.pool: Pool
+        self.pool: pool.Pool
 
     def patience(self, at: Layout) -> int:
         """How many more calls Python makes before the first native one."""
@@ -151,12 +151,12 @@ class _Entry:
             names["fgrad_epoch"] = ctypes.addressof(config.epoch_cell)
             source = Source(_content(at), lambda name: text.emit_entry(name, at))
             address = build([source], names)[0]
-            table = (ctypes.c_void_p * len(EXPORTS))()
-            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(table))
-            entry, link, unlink, *memory = [function or 0 for function in table]
+            exported = (ctypes.c_void_p * len(EXPORTS))()
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(exported))
+            entry, link, unlink, *memory = [function or 0 for function in exported]
             kind = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p)
             self.link, self.unlink = kind(link), kind(unlink)
-            self.pool = Pool(memory)
+            self.pool = pool.Pool(memory)
             self.address = entry
 
 
@@ -208,7 +208,7 @@ class NativeCalls:
         self.lock = own_lock(self)
         self.signatures: dict[Hashable, Signature] = {}
         self.attempts: dict[int, int] = {}  # by compiled program
-        self.buckets: array[int] | None = None  # of several signatures, by hash
+        self.buckets: ctypes.Array[ctypes.c_int64] | None = None  # of several signatures, by hash
 
     def wants(self, program: object) -> bool:
         """Whether a call of a compiled program, which has come to Python, should be learnt."""
@@ -224,8 +224,9 @@ class NativeCalls:
         assert LAYOUT is not None
         _ENTRY.load(LAYOUT)
         try:
-            signature = Signature(parameters, results, work, config.epoch, _ENTRY.pool.capsule)
-        except NotNative:
+            capsule = _ENTRY.pool.capsule
+            signature = table.Signature(parameters, results, work, config.epoch, capsule)
+        except table.NotNative:
             return None
         with self.lock:
             if signature.key in self.signatures:
@@ -234,8 +235,8 @@ class NativeCalls:
             _ENTRY.link(callee, signature.address)
             words = (ctypes.c_void_p * 3).from_address(id(callee) + LAYOUT.header)
             if self.buckets is None and len(self.signatures) > 1:
-                self.buckets = array("q", bytes(WORD * BUCKETS))
-                words[2] = self.buckets.buffer_info()[0]
+                self.buckets = (ctypes.c_int64 * BUCKETS)()
+                words[2] = ctypes.addressof(self.buckets)
             words[0] = _ENTRY.address
         return signature
 

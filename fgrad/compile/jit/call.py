@@ -25,8 +25,6 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.backend import BACKENDS, RunnableOnHost
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
-from fgrad.compile.entry.table import Parameters
-from fgrad.compile.jit.native import learn
 from fgrad.config import config
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
@@ -42,10 +40,12 @@ from fgrad.typing import EqnParams
 
 if TYPE_CHECKING:
     from fgrad.compile import pipeline
+    from fgrad.compile.jit import native as learning
     from fgrad.compile.tasks.plan import Donation
     from fgrad.compile.tasks.runnable import Runnable
     from fgrad.transforms.core import derived_programs as derived
 else:
+    learning = lazy_module("fgrad.compile.jit.native")
     derived = lazy_module("fgrad.transforms.core.derived_programs")
     pipeline = lazy_module("fgrad.compile.pipeline")  # not needed for programs in the cache
 
@@ -102,8 +102,8 @@ class FlatCall(NativeCallable):
         if self.native.wants(self.executable):
             treedef = tree.structure((operands, {}))
             results = tree.structure(tuple(self.program.outputs))
-            parameters = Parameters(operands, {}, treedef, {}, avals)
-            learn(self.native, self, parameters, self.program, self.executable, results)
+            parameters = learning.Parameters(operands, {}, treedef, {}, avals)
+            learning.learn(self.native, self, parameters, self.program, self.executable, results)
         return tuple(computed(self.program, operands))
 
 

@@ -25,11 +25,9 @@ from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.source import warn_user
 from fgrad.compile.backend import BACKENDS, on_host
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
-from fgrad.compile.entry.table import Parameters
 from fgrad.compile.jit.call import call, computed, executable_of
 from fgrad.compile.jit.effects import Effects, Watched, called_back, split_writes
 from fgrad.compile.jit.entries import Arguments, Call, DeviceCalls, Entry, Given, Short, Signature
-from fgrad.compile.jit.native import learn
 from fgrad.compile.jit.recent import RECENT, Use
 from fgrad.compile.jit.static_arguments import (
     ASKED_FOR_VALUES,
@@ -70,8 +68,10 @@ from fgrad.typing import P, PyTree, R
 
 if TYPE_CHECKING:
     from fgrad.compile.jit import eager_device
+    from fgrad.compile.jit import native as learning
 else:
     eager_device = lazy_module("fgrad.compile.jit.eager_device")
+    learning = lazy_module("fgrad.compile.jit.native")
 
 _INT_TYPES = (int, np.integer)
 MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed
@@ -108,11 +108,9 @@ class Jitted(NativeCallable):
         self.device = device  # None: where the calls in it are, or the arguments
         self.capture = capture  # None: as the setting says
         self.entries: dict[Hashable, Entry] = {}
-        self.older: dict[
-            Hashable, list[Entry]
-        ] = {}  # the same arguments in a world that has changed
+        self.older: dict[Hashable, list[Entry]] = {}  # in a world that has changed
         self.traces = 0  # so far, but for those after changes of the world
-        self.changes = 0  # of the world, so far
+        self.changes = 0  # of it, so far
         self.moved: dict[Key, object] = {}  # what was seen to change outside: arrays, numbers
         self.fixed: dict[Key, object] = {}  # and what a trace could not take as an input
         self.is_twin = False
@@ -288,14 +286,16 @@ class Jitted(NativeCallable):
 
     def _learn(self, args: tuple[object, ...], kwargs: dict[str, object], entry: Entry) -> None:
         """Have calls like this one made natively from now on, if possible."""
-        signature, program = self._signature(args, kwargs), entry.program
+        signature, program, watches = self._signature(args, kwargs), entry.program, entry.watches
         statics = {where: value for where, (_, value) in signature.statics}
         avals = program.in_avals[len(entry.captured) :]
-        parameters = Parameters(args, kwargs, signature.treedef, statics, avals, entry.watches)
+        given = learning.Parameters(args, kwargs, signature.treedef, statics, avals, watches)
         executable = executable_of(program, None, entry.device or HOST, entry.donated)
         effects = entry.effects
         stored = () if effects is None else (effects.leaves, effects.writes)
-        made = learn(self.native, self, parameters, program, executable, entry.out_tree, *stored)
+        made = learning.learn(
+            self.native, self, given, program, executable, entry.out_tree, *stored
+        )
         if made is not None:
             entry.use.signatures.append(made)
 

@@ -7,12 +7,14 @@ such a call comes again, it is traced anew, and its code comes from the disk cac
 from __future__ import annotations
 
 import itertools
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
 from fgrad.base.fork_locks import own_lock
-from fgrad.compile.entry.table import Signature
 from fgrad.ir.program import Program
+
+if TYPE_CHECKING:
+    from fgrad.compile.entry.table import Signature
 
 MOST_EQUATIONS = 1 << 17  # in the programs of all traces that are kept, some 300 MB
 EACH = 16  # equations that a trace counts for beside its own

@@ -6,9 +6,11 @@ it, so that a process that finds all its code in the cache never loads LLVM.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import platform
 from importlib.machinery import PathFinder
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fgrad.base.digest import digest
@@ -42,6 +44,7 @@ def host_target(store: DiskStore | None) -> Target:
     return found
 
 
+@functools.cache
 def llvm_version() -> str:
     """The version of LLVM, from its file."""
     return version_in("llvmlite", "_version.py") or generator.version()
@@ -52,9 +55,8 @@ def version_in(package: str, file: str) -> str:
     it; empty if it is not there."""
     found = PathFinder.find_spec(package)
     for place in (found and found.submodule_search_locations) or ():
-        path = Path(place, file)
-        if path.is_file():
-            return digest(path.read_bytes())
+        with contextlib.suppress(FileNotFoundError), open(os.path.join(place, file), "rb") as text:
+            return digest(text.read())
     return ""
 
 

@@ -1,0 +1,8 @@
+"""L4. `scan`, `while_loop` and `switch`, together with their derivatives and batching rules."""
+
+from __future__ import annotations
+
+from fgrad.ops.control import scan, switch, while_loop
+from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
+
+__all__ = ["scan", "switch", "while_loop"]
