@@ -7,7 +7,7 @@ start_up.py.
 Prints seconds: of the import, or of tracing, compiling and running a function once; for `stages`
 a table of fgrad's stages, the parts of building, and distinct kernels against kernels called.  With
 `third` it prints processor time from after the import of NumPy to the end of the third call,
-without that of the benchmark's own modules.
+without that of the benchmark's own modules and data.
 """
 
 from __future__ import annotations
@@ -53,19 +53,21 @@ from workloads_models import (  # noqa: E402
     mlp_params,
 )
 
+Function = Callable[..., Any]
 
-def tiny(lib: Library) -> Call:
+
+def tiny(lib: Library) -> Function:
     """One operation and a sum."""
     xp = lib.np
-    return jitted(lib, lambda x: xp.sum(x * 2.0), normal(8))
+    return lambda x: xp.sum(x * 2.0)
 
 
-def mlp(lib: Library) -> Call:
+def mlp(lib: Library) -> Function:
     """Loss and gradient of the network 784-256-128-10."""
-    return jitted(lib, lib.api.value_and_grad(mlp_loss(lib)), mlp_params(), *mlp_data())
+    return lib.api.value_and_grad(mlp_loss(lib))
 
 
-def transformer(lib: Library) -> Call:
+def transformer(lib: Library) -> Function:
     """Loss and gradient of twelve blocks, unrolled by a Python loop."""
 
     def loss(layers: Any, x: Any) -> Any:
@@ -73,11 +75,10 @@ def transformer(lib: Library) -> Call:
             x = block(lib, layer, x)
         return lib.np.mean(x * x)
 
-    layers = [block_params(64) for _ in range(12)]
-    return jitted(lib, lib.api.value_and_grad(loss), layers, normal(2, 32, 64, dtype=F32))
+    return lib.api.value_and_grad(loss)
 
 
-def chain(lib: Library) -> Call:
+def chain(lib: Library) -> Function:
     """A thousand elementwise operations."""
 
     def f(x: Any) -> Any:
@@ -85,15 +86,25 @@ def chain(lib: Library) -> Call:
             x = lib.np.sin(x) * 1.01
         return x
 
-    return jitted(lib, f, normal(1000))
+    return f
 
 
-CASES: dict[str, Callable[[Library], Call]] = {
-    "tiny": tiny,
-    "mlp": mlp,
-    "transformer": transformer,
-    "chain": chain,
+# What makes the function, and what makes its arguments.
+CASES: dict[str, tuple[Callable[[Library], Function], Callable[[], tuple[Any, ...]]]] = {
+    "tiny": (tiny, lambda: (normal(8),)),
+    "mlp": (mlp, lambda: (mlp_params(), *mlp_data())),
+    "transformer": (
+        transformer,
+        lambda: ([block_params(64) for _ in range(12)], normal(2, 32, 64, dtype=F32)),
+    ),
+    "chain": (chain, lambda: (normal(1000),)),
 }
+
+
+def made(lib: Library, case: str) -> Call:
+    """The compiled function of a case, with its arguments."""
+    function, arguments = CASES[case]
+    return jitted(lib, function(lib), *arguments())
 
 
 class Inspected:
@@ -105,8 +116,10 @@ class Inspected:
 
 def three_calls(lib: Library, case: str) -> float:
     """Processor seconds of the import and of three calls."""
+    function, arguments = CASES[case]
+    given = arguments()
     start = time.process_time()
-    call = CASES[case](lib)
+    call = jitted(lib, function(lib), *given)
     for _ in range(3):
         lib.ready(call())
     return time.process_time() - start + IMPORTED_CPU - START_CPU
@@ -116,7 +129,7 @@ def main() -> None:
     """Print one number, or the table of stages."""
     library, case, *how = sys.argv[1:]
     if library == "stages":
-        print(CASES[case](fgrad_library()._replace(api=Inspected()))().report())
+        print(made(fgrad_library()._replace(api=Inspected()), case)().report())
         return
     if case == "import":
         print(IMPORTED - START)
@@ -127,7 +140,7 @@ def main() -> None:
     if how:
         print(three_calls(lib, case))
         return
-    call = CASES[case](lib)
+    call = made(lib, case)
     start = time.perf_counter()
     lib.ready(call())
     print(time.perf_counter() - start)

@@ -13,7 +13,6 @@ reads and writes (`state.py`).  File and line numbers stay.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Sequence
 from types import CodeType, FunctionType
 
@@ -32,6 +31,7 @@ from fgrad.capture.names import (
 from fgrad.capture.source import (
     Unconvertible,
     code_of,
+    copied,
     definition,
     function_of,
     no_arguments,
@@ -48,7 +48,7 @@ def converted_code(fun: FunctionType) -> CodeType:
     Raises:
         Unconvertible: it stays as it is; the text says why.
     """
-    node = copy.deepcopy(function_of(node_of(fun)))
+    node = copied(function_of(node_of(fun)))
     new = _Function().function(node)
     made = code_of(ast.fix_missing_locations(new), fun.__code__, CAPTURE)
     if made is None:
@@ -219,7 +219,7 @@ class _Function:
             return [], NONE
         if flag:
             orelse = at([ast.If(jumps.unless([flag]), orelse, [])], like)
-        return self.block(copy.deepcopy(orelse), after)
+        return self.block([copied(s) for s in orelse], after)
 
     def guarded(self, s: ast.With | ast.Try, after: Names) -> tuple[Block, Names]:
         """`with` and `try` stay; blocks in them may be left anywhere."""
@@ -245,7 +245,7 @@ def _watch(s: ast.Try) -> None:
     """Tell what the block of a `try` may raise that its handlers catch, and keep from them what is
     raised by tracing itself."""
     kinds: list[ast.expr] = [h.type or ast.Name("BaseException", ast.Load()) for h in s.handlers]
-    call = operator_call("trying", later(ast.Tuple(copy.deepcopy(kinds), ast.Load())))
+    call = operator_call("trying", later(ast.Tuple([copied(kind) for kind in kinds], ast.Load())))
     s.body = at([ast.With([ast.withitem(call)], s.body)], s)
     for handler in s.handlers:
         handler.body = [*at([ast.Expr(operator_call("caught"))], handler), *handler.body]
@@ -268,7 +268,7 @@ def _cells(node: ast.FunctionDef, outside: Names) -> Block:
 
 def _inner(node: ast.FunctionDef) -> ast.FunctionDef:
     """A function that is defined in another one; a generator stays as it is."""
-    kept = copy.deepcopy(node)
+    kept = copied(node)
     try:
         return _Function().function(node)
     except Unconvertible:

@@ -7,19 +7,20 @@ tree is compiled, and its code compared with that of the function.
 from __future__ import annotations
 
 import ast
+import contextlib
 import dis
 import functools
-import inspect
 import linecache
 import re
-import tokenize
 from collections.abc import Iterator
 from types import CodeType, FunctionType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.Lambda"
+N = TypeVar("N", bound=ast.AST)
 NAME = "function_"  # of what is compiled, so that its own name is that of the user's function
 _FUTURE = 0x1FF0000  # the flags of `from __future__ import`
+_MOST_ENDS = 16  # of a definition that are tried before the whole file is parsed
 
 
 class Unconvertible(Exception):
@@ -38,7 +39,7 @@ def node_of(fun: FunctionType) -> FunctionNode:
         raise Unconvertible("its source is not known")
     try:
         found = _nodes(code, lines)
-    except (SyntaxError, tokenize.TokenError, IndentationError):
+    except SyntaxError:
         raise Unconvertible("its source is not known") from None
     asserts = any([name.startswith("@py") for name in fun.__globals__])  # pytest rewrites them
     for node in found:
@@ -50,25 +51,74 @@ def node_of(fun: FunctionType) -> FunctionNode:
 
 def _nodes(code: CodeType, lines: list[str]) -> list[FunctionNode]:
     """What the source has at the first line of a code object."""
-    start = code.co_firstlineno - 1
-    if code.co_name == "<lambda>":
-        tree = _whole("".join(lines))
-        return [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno
-        ]
-    block = "".join(inspect.getblock(lines[start:]))
-    inner = block[:1].isspace()
-    tree = ast.parse(f"if 1:\n{block}" if inner else block)
-    ast.increment_lineno(tree, start - inner)
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef)
-        and node.name == code.co_name
-        and min([node.lineno, *[d.lineno for d in node.decorator_list]]) == code.co_firstlineno
-    ]
+    line, name = code.co_firstlineno, code.co_name
+    tree = None if name == "<lambda>" else _definition(lines, line - 1)
+    tree = tree or _whole("".join(lines))
+    kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
+    for nodes in (_around(tree, line), ast.walk(tree)):  # parts of f-strings may stand elsewhere
+        found = [n for n in nodes if isinstance(n, kind) and _first_line(n) == line]
+        found = [n for n in found if isinstance(n, ast.Lambda) or n.name == name]
+        if found:
+            return found
+    return []
+
+
+def _definition(lines: list[str], start: int) -> ast.Module | None:
+    """The tree of a definition: of as few lines as can be parsed, up to one that is indented no
+    more than the first; None if there is none.
+
+    Lines of texts and of what stands in brackets may be indented less, but where one of these is
+    cut off, nothing can be parsed.  To ask `tokenize` for the end takes ten times as long.
+    """
+    indent, is_head, tries = _indent(lines[start]), False, 0
+    for end in range(start, len(lines) + 1):
+        line = lines[end] if end < len(lines) else "end"
+        if not 0 <= _indent(line) <= indent:
+            continue
+        if is_head:
+            block = "".join(lines[start:end])
+            with contextlib.suppress(SyntaxError):
+                tree = ast.parse(f"if 1:\n{block}" if indent else block)
+                return ast.increment_lineno(tree, start - (indent > 0))
+            tries += 1
+            if tries == _MOST_ENDS:
+                break
+        is_head = is_head or line.lstrip().startswith(("def ", "async def "))
+    return None
+
+
+def _indent(line: str) -> int:
+    """The width of a line's indentation; -1 if there is nothing else but a comment."""
+    text = line.lstrip()
+    return len(line) - len(text) if text and text[0] != "#" else -1
+
+
+def _around(tree: ast.AST, line: int) -> list[ast.AST]:
+    """The parts of a tree that a line is in, or may be in, from the outside."""
+    found = [tree]
+    for node in found:
+        for part in ast.iter_child_nodes(node):
+            if _first_line(part) <= line <= getattr(part, "end_lineno", line):
+                found.append(part)
+    return found
+
+
+def _first_line(node: ast.AST) -> int:
+    """The line where a part of a tree begins, with its decorators; 0 if it is not told."""
+    decorators = [d.lineno for d in getattr(node, "decorator_list", ())]
+    return min([getattr(node, "lineno", 0), *decorators])
+
+
+def copied(node: N) -> N:
+    """A tree of the same parts, which may be changed; `deepcopy` takes five times as long."""
+    made = type(node).__new__(type(node))
+    for name, value in vars(node).items():
+        if isinstance(value, ast.AST):
+            value = copied(value)
+        elif type(value) is list:
+            value = [copied(x) if isinstance(x, ast.AST) else x for x in value]
+        vars(made)[name] = value
+    return made
 
 
 @functools.lru_cache(maxsize=8)
