@@ -121,29 +121,7 @@ def _compile(
     program = log.checked("legalize_bfloat16", legalize_bfloat16, program)
     # Complex arrays become pairs of real ones, for all passes that know arithmetic.
     program = log.checked("legalize_complex", legalize_complex, program)
-    # Numbers known now become literals, which the laws of `simplify` match.
-    program = log.checked("fold", fold, program)
-    program = log.checked("simplify", simplify, program)
-    # Checks that always pass go before loops are written, which they would slow down.
-    program = log.checked("ranges", ranges, program)
-    # Sums of products of small arrays become products of sums, before anything is formed.
-    program = log.checked("factor_contractions", factor_contractions, program)
-    # Convolutions that no library of the device takes become products of windows, which are
-    # scheduled like any other product.
-    program = log.checked("library_conv", backend.convs, program)
-    program = log.checked("canonical_conv", canonical_conv, program)
-    program = log.checked("prepare", backend.prepare, program)
-    # Transposes vanish into flags of products, after simplify has composed them.
-    program = log.checked("canonical_dot", canonical_dot, program)
-    # Those of 16-bit numbers read these, where the device can.
-    program = log.checked("products", backend.products, program)
-    # The passes above leave dead and equal equations behind.
-    program = log.checked("cse again", cse, program)
-    program = log.checked("dce again", dce, program)
-    # What loops need in every step is computed by the kernels before them.
-    program = log.checked("invariants", hoist_invariants, program)
-    if backend.threads:  # small bodies of long batches are kernels as they stand
-        program = log.checked("regions", gather_regions, program)
+    program = _simplified(program, log, backend)
     if config.check >= 1:
         check_program(program, "dce again")
     fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))
@@ -184,6 +162,34 @@ def _compile(
     if program.out_avals != given.out_avals or program.in_avals != given.in_avals:
         executable = executable.seen_as(given.in_avals, given.out_avals)
     return Compiled(executable, log.stages)
+
+
+def _simplified(program: Program, log: _Log, backend: Backend) -> Program:
+    """The program of real arrays that groups are made of."""
+    # Numbers known now become literals, which the laws of `simplify` match.
+    program = log.checked("fold", fold, program)
+    program = log.checked("simplify", simplify, program)
+    # Checks that always pass go before loops are written, which they would slow down.
+    program = log.checked("ranges", ranges, program)
+    # Sums of products of small arrays become products of sums, before anything is formed.
+    program = log.checked("factor_contractions", factor_contractions, program)
+    # Convolutions that no library of the device takes become products of windows, which are
+    # scheduled like any other product.
+    program = log.checked("library_conv", backend.convs, program)
+    program = log.checked("canonical_conv", canonical_conv, program)
+    program = log.checked("prepare", backend.prepare, program)
+    # Transposes vanish into flags of products, after simplify has composed them.
+    program = log.checked("canonical_dot", canonical_dot, program)
+    # Those of 16-bit numbers read these, where the device can.
+    program = log.checked("products", backend.products, program)
+    # The passes above leave dead and equal equations behind.
+    program = log.checked("cse again", cse, program)
+    program = log.checked("dce again", dce, program)
+    # What loops need in every step is computed by the kernels before them.
+    program = log.checked("invariants", hoist_invariants, program)
+    if backend.threads:  # small bodies of long batches are kernels as they stand
+        program = log.checked("regions", gather_regions, program)
+    return program
 
 
 def _compile_body(program: Program, backend: Backend) -> Runnable:

@@ -29,6 +29,7 @@ from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import cost_of, is_ordered
 from fgrad.ops import primitives as prims
 
+REGION = "<region>"  # the name of a body, which has no regions if it is too large for a kernel
 FEWEST_PLACES = 64  # of an axis that is worth lanes
 FEWEST_EQNS = 8  # of a region
 FEWEST_GROUPS = 4  # kernels that a region replaces
@@ -40,7 +41,7 @@ Region = tuple[Axis, int, int]  # the class of the lanes' axes, level, part
 
 def gather_regions(program: Program) -> Program:
     """The program with each region as one equation."""
-    if sum([_is_short(eqn) for eqn in program.eqns]) < FEWEST_EQNS:
+    if program.name == REGION or sum([_is_short(eqn) for eqn in program.eqns]) < FEWEST_EQNS:
         return program
     found = all_regions(program)
     worth = _worth(program, found) if found else None
@@ -290,7 +291,7 @@ class _Bodies:
         for eqn in eqns:
             env[eqn.outputs[0]] = copied(eqn)
         program = Program(
-            "region",
+            REGION,
             tuple(inputs.values()),
             (),
             tuple(body),
