@@ -116,6 +116,7 @@ _MODULES = (
     "lax",
     "nn",
     "optim",
+    "parallel",
     "random",
     "scipy",
     "sparse",

@@ -57,6 +57,17 @@ def test_three_stars(tmp_path: Path) -> None:
     assert (tmp_path / "three_stars.png").read_bytes()[:8] == PNG
 
 
+def test_sweeps() -> None:
+    script = str(ROOT / "examples" / "sweeps.py")
+    command = [sys.executable, script, "--processes", "2"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    low, high = re.findall(r"decay in \[(\S+), (\S+)\]", done.stdout)[0]
+    assert 0.6 < float(low) < 0.7 < float(high) < 0.8
+    assert "seeds      error 0.0" in done.stdout and "best of 9" in done.stdout
+    assert done.stderr.startswith("200/200 in ")
+
+
 @pytest.mark.parametrize("script", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
 def test_notebook_is_paired(script: Path) -> None:
     """`make notebook` was run after the last change of the script."""

@@ -69,6 +69,7 @@ MODULES = [
     "lax",
     "nn",
     "optim",
+    "parallel",
     "random",
     "scipy",
     "sparse",
