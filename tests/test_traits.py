@@ -200,7 +200,7 @@ RULE_TABLES = {
     "fgrad/compile/passes/compositions.py": ("EXPANSIONS",),
     "fgrad/compile/passes/inline.py": ("EXPANSIONS",),
     "fgrad/compile/passes/legalize_complex.py": ("OTHERS", "RULES", "_ORDER"),
-    "fgrad/compile/passes/ranges.py": ("_RULES", "_TESTS"),
+    "fgrad/compile/passes/ranges.py": ("_FITS", "_RULES", "_TESTS"),
     "fgrad/compile/passes/simplify.py": ("EXACT", "FASTMATH"),
     "fgrad/compile/products/views.py": ("VIEWS",),
     "fgrad/ops/linalg_compositions.py": ("COMPOSITIONS",),

@@ -14,6 +14,7 @@ from fgrad.capture.ragged import Ragged
 from fgrad.capture.values import is_unknown
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
+from fgrad.tracing.checks import checking
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
@@ -76,7 +77,12 @@ def _row(x: Any, k: Any) -> Any:
 def _in_range(start: Any, step: int) -> Callable[[Any], Any]:
     if type(start) is int and start == 0 and step == 1:
         return lambda k: k
-    return lambda k: start + k * step
+
+    def item(k: Any) -> Any:
+        with checking(False):  # it lies between the bounds, which are integers of 64 bits
+            return start + k * step
+
+    return item
 
 
 def range_(*args: Any) -> Any:
@@ -131,4 +137,10 @@ def reversed_(items: Any) -> Any:
         return builtins.reversed(items)
     last = steps.count - 1
     plain = None if steps.plain is None else lambda: builtins.reversed(items)
-    return Steps(steps.count, lambda k: steps.item(last - k), plain)
+
+    def item(k: Any) -> Any:
+        with checking(False):
+            place = last - k
+        return steps.item(place)
+
+    return Steps(steps.count, item, plain)

@@ -22,15 +22,18 @@ from fgrad.numpy.promote import (
 )
 from fgrad.numpy.python_numbers import (
     DIVMOD,
+    FITS,
     FLOORDIV,
     MOD,
     TRUEDIV,
     base_of_power,
     checked_power,
     exponent,
+    opposite,
     shift_left,
     shift_right,
     whole,
+    whole_number,
 )
 from fgrad.numpy.ufuncs import GENERAL, fast_binary, fast_reflected
 from fgrad.ops import elementwise as ew
@@ -74,9 +77,12 @@ def python_integer(x: ArrayLike) -> Any:
     return int(x) if isinstance(x, bool) else x
 
 
-def _operator(general: Function, counts: bool, second: Function | None = None) -> Function:
+def _operator(
+    general: Function, counts: bool, second: Function | None = None, fits: Function | None = None
+) -> Function:
     """The general form of a binary operator; `counts` if Python takes bools as integers; `second`
-    gives the second one of Python's numbers, where it is checked."""
+    gives the second one of Python's numbers, where it is checked; `fits` says whether the result of
+    two of Python's integers has 64 bits."""
 
     def operator(x: ArrayLike, y: ArrayLike) -> Value:
         if not isinstance(x, _OPERANDS) or not isinstance(y, _OPERANDS):
@@ -87,7 +93,8 @@ def _operator(general: Function, counts: bool, second: Function | None = None) -
                 x, y = python_integer(x), python_integer(y)
             if second is not None:
                 y = second(x, y)
-            return weakened(general(x, y))
+            out = weakened(general(x, y))
+            return out if fits is None else whole_number(fits, x, y, out)
         return general(x, y)
 
     return operator
@@ -177,6 +184,7 @@ def _unary(ufunc: str, direct: Function | None) -> Function:
             out = general(python_integer(x))
         if x.weak:
             weakened(out)
+            return opposite(x, out) if ufunc in ("negative", "absolute") else out
         return out
 
     return operator
@@ -246,7 +254,7 @@ def _table() -> dict[str, Function]:
     table: dict[str, Function] = {}
     for name, (ufunc, direct) in (ARITHMETIC | COMPARE).items():
         second = DIVISORS.get(name)
-        general = _operator(GENERAL[ufunc], name in ARITHMETIC, second)
+        general = _operator(GENERAL[ufunc], name in ARITHMETIC, second, FITS.get(name))
         general = _repeating(general) if name == "mul" else general
         prim = bound_by(direct)
         operator = table[f"__{name}__"] = fast_binary(prim, general, second)
@@ -258,7 +266,7 @@ def _table() -> dict[str, Function]:
         operator = table[f"__{name}__"] = _operator(GENERAL[ufunc], shift is not None, shift)
         table[f"__r{name}__"] = _reflected(operator)
         table[f"__i{name}__"] = _in_place(operator)
-    divide = _operator(GENERAL["divmod"], True, DIVMOD)
+    divide = _operator(GENERAL["divmod"], True, DIVMOD, FITS["floordiv"])
     table |= {
         "__pow__": pow_operator,
         "__rpow__": rpow_operator,

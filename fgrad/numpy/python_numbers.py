@@ -22,6 +22,8 @@ from fgrad.tracing.checks import checks
 Numbers = Callable[..., Any]
 LARGEST = 9.2233720368e18  # no power of an integer lies between this and 2**63
 BEYOND = 2.0**63
+SMALLEST = -(2**63)
+Fits = Callable[[Any, Any], Any]  # whether a result has 64 bits; None if it always has
 
 
 @lru_cache(typed=True)
@@ -140,6 +142,49 @@ def base_of_power(x: Any, n: Any) -> Any:
     return python_number(x, fits, beyond())
 
 
+def whole_number(fits: Fits, x: Any, y: Any, out: Any) -> Any:
+    """What an operator makes of two of Python's integers, which must have 64 bits."""
+    if isinstance(out, tuple):
+        return whole_number(fits, x, y, out[0]), *out[1:]
+    if not isinstance(out, Tracer) or out.dtype.kind != "i" or not checks():
+        return out
+    if concrete(out) is not None:
+        return out
+    passed = fits(*[z if isinstance(z, Tracer) else np.int64(z) for z in (x, y)])
+    return out if passed is None else python_number(out, passed, beyond())
+
+
+def opposite(x: Any, out: Any) -> Any:
+    """-x or abs(x) of one of Python's integers, of which the smallest has none of 64 bits."""
+    return whole_number(ew.sub_fits, 0, x, out)
+
+
+def _unless(test: Fits, first: tuple[int, ...], second: tuple[int, ...]) -> Fits:
+    """None for known numbers that make no other one larger."""
+
+    def fits(x: Any, y: Any) -> Any:
+        pairs = (x, first), (y, second)
+        neutral = any([not isinstance(z, Tracer) and z in few for z, few in pairs])
+        return None if neutral else test(x, y)
+
+    return fits
+
+
+def _quotient_fits(x: Any, y: Any) -> Any:
+    """Whether x // y has 64 bits: all but -2**63 // -1."""
+    if not isinstance(y, Tracer):
+        return ew.sub_fits(np.int64(0), x) if y == -1 else None
+    if not isinstance(x, Tracer):
+        return ew.ne(y, np.int64(-1)) if x == SMALLEST else None
+    return ew.or_(ew.gt(x, np.int64(SMALLEST)), ew.ne(y, np.int64(-1)))
+
+
+FITS: dict[str, Fits] = {
+    "add": _unless(ew.add_fits, (0,), (0,)), "sub": _unless(ew.sub_fits, (), (0,)),
+    "mul": _unless(ew.mul_fits, (0, 1), (0, 1)), "floordiv": _quotient_fits,
+}  # fmt: skip
+
+
 def _float_power() -> PythonNumberError:
     return PythonNumberError(
         "An integer to a negative power is a float in Python.",
@@ -151,7 +196,7 @@ def beyond() -> PythonNumberError:
     """The card for an integer that takes more than 64 bits."""
     return PythonNumberError(
         "An integer of Python's takes more than 64 bits here.",
-        (("write", "float(n), or np.uint64(n) if it is to wrap"),),
+        (("write", "float(n), or np.int64(n) if it is to wrap"),),
     )
 
 

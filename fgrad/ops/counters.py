@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import definitions
+from fgrad.ops.checked import checked_p
 from fgrad.ops.elementwise import convert_p, sub_p
 from fgrad.ops.selected import ADD
 
@@ -31,10 +32,10 @@ def counter_step(program: Program, given: Var, result: Atom) -> int | None:
 
 
 def same_integer(atom: Atom, defined: Mapping[Var, Eqn]) -> Atom:
-    """What an integer was before conversions to the dtype that it has."""
+    """What an integer was before checks, and conversions to the dtype that it has."""
     eqn = defined.get(atom) if isinstance(atom, Var) else None
-    while eqn is not None and eqn.prim is convert_p:
-        (x,) = eqn.inputs
+    while eqn is not None and eqn.prim in (convert_p, checked_p):
+        x = eqn.inputs[0]
         if x.aval.dtype != atom.aval.dtype:
             break
         atom, eqn = x, defined.get(x) if isinstance(x, Var) else None

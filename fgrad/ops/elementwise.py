@@ -207,6 +207,31 @@ not_ = _discrete("not", np.invert, BITS, operator="~{}")
 and_ = _discrete("and", np.bitwise_and, BITS, None, traits.COMMUTES, "{} & {}")
 or_ = _discrete("or", np.bitwise_or, BITS, None, traits.COMMUTES, "{} | {}")
 xor = _discrete("xor", np.bitwise_xor, BITS, traits=traits.COMMUTES)
+
+
+def _wrapped(wraps: Callable[..., Array], ufunc: np.ufunc) -> Callable[..., Array]:
+    """Whether what integers have for a result is what it would be without limits."""
+
+    def fits(x: Array, y: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return ~wraps(x, y, ufunc(x, y))
+
+    return fits
+
+
+def _product_wraps(x: Array, y: Array, out: Array) -> Array:
+    far = np.multiply(x, y, dtype=np.float64) - np.asarray(out, np.float64)
+    return np.abs(far) > 2.0 ** (out.dtype.itemsize * 8 - 2)  # it is off by a multiple of 2**bits
+
+
+def _fits(name: str, ufunc: np.ufunc, wraps: Callable[..., Array]) -> Door:
+    prim = elementwise(name, _wrapped(wraps, ufunc), accepts="i", result=BOOL)
+    return _binary(prim, f"Whether `{name[:3]}` of integers does not wrap.")
+
+
+add_fits = _fits("add_fits", np.add, lambda x, y, out: ((x ^ out) & (y ^ out)) < 0)
+sub_fits = _fits("sub_fits", np.subtract, lambda x, y, out: ((x ^ y) & (x ^ out)) < 0)
+mul_fits = _fits("mul_fits", np.multiply, _product_wraps)
 shift_left = _discrete("shift_left", np.left_shift, INTEGERS)
 shift_right = _discrete("shift_right", np.right_shift, INTEGERS)
 floor_divide = _discrete("floor_divide", np.floor_divide, REALS, traits=traits.DIVIDES)

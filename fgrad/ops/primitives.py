@@ -108,6 +108,7 @@ from fgrad.ops.window import windows_p as windows
 
 acos = bound_by(ew.acos)
 acosh = bound_by(ew.acosh)
+add_fits = bound_by(ew.add_fits)
 and_ = bound_by(ew.and_)
 asin = bound_by(ew.asin)
 asinh = bound_by(ew.asinh)
@@ -140,6 +141,7 @@ log1p = bound_by(ew.log1p)
 log2 = bound_by(ew.log2)
 logistic = bound_by(ew.logistic)
 lt = bound_by(ew.lt)
+mul_fits = bound_by(ew.mul_fits)
 ne = bound_by(ew.ne)
 not_ = bound_by(ew.not_)
 or_ = bound_by(ew.or_)
@@ -151,6 +153,7 @@ signbit = bound_by(ew.signbit)
 sin = bound_by(ew.sin)
 sinh = bound_by(ew.sinh)
 sqrt = bound_by(ew.sqrt)
+sub_fits = bound_by(ew.sub_fits)
 tan = bound_by(ew.tan)
 tanh = bound_by(ew.tanh)
 trunc = bound_by(ew.trunc)
@@ -161,6 +164,7 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "add_fits",
     "all_gather",
     "and_",
     "argmax",
@@ -241,6 +245,7 @@ __all__ = [
     "max",
     "min",
     "mul",
+    "mul_fits",
     "ne",
     "neg",
     "nextafter",
@@ -290,6 +295,7 @@ __all__ = [
     "sqrtm",
     "stop_gradient",
     "sub",
+    "sub_fits",
     "svd",
     "svdvals",
     "switch",

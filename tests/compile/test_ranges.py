@@ -194,3 +194,23 @@ def test_ranges_hold(seed):
             results = f(x, y)
         for found, value in zip(walk.outputs, results, strict=True):
             assert found is not None and found.low <= value <= found.high
+
+
+def test_loops_in_loops_are_not_walked_again_for_each_level(monkeypatch):
+    def nested(depth):
+        if not depth:
+            return lambda s, n: (s + X[n % 6], n * 3 % 7)
+        inner = nested(depth - 1)
+        return lambda s, n: lax.while_loop(
+            lambda c: c[1] < 3 * depth, lambda c: inner(*c), inner(s, n + 1)
+        )
+
+    walked = []
+    first = Walk.__init__
+    monkeypatch.setattr(Walk, "__init__", lambda *a: (walked.append(1), first(*a))[1])
+    counts = []
+    for depth in (3, 6):
+        walked.clear()
+        left(lambda s, n, depth=depth: nested(depth)(s, n)[0], (1.0, 1))
+        counts.append(len(walked))
+    assert counts[1] < 12 * counts[0]

@@ -5,7 +5,8 @@ unsigned, "f" float) it accepts, and whether its result is a bool ("bool"), of t
 ("same") or of a dtype that the instruction names ("named").  `select` takes (bool, x, x). Semantics
 are NumPy's: max/min propagate NaN, integer division by zero gives 0, `remainder` has the sign of
 the divisor, shifts by the width or more give 0 (or -1 for negative >>), int overflow wraps.
-`muladd` is a b + c, rounded once where the processor can.
+`add_fits` and its kin say whether it does not.  `muladd` is a b + c, rounded once where the
+processor can.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ SCALAR_OPS: dict[str, ScalarRow] = {
     "shift_left": ScalarRow(2, "iu", "same"),
     "shift_right": ScalarRow(2, "iu", "same"),
     **{name: ScalarRow(2, "biuf", "bool") for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{name: ScalarRow(2, "i", "bool") for name in ("add_fits", "sub_fits", "mul_fits")},
     "select": ScalarRow(3, "biuf", "same"),
     "convert": ScalarRow(1, "biuf", "named"),
     "bitcast": ScalarRow(1, "iuf", "named"),

@@ -26,6 +26,7 @@ from fgrad.ops.counters import counter_step, same_integer
 from fgrad.typing import EqnParams
 
 _MOST_SCANNED = 1 << 16  # elements of a constant whose least and largest are found
+_MOST_STEPS = 1 << 50  # of a loop of unknown length: 13 days, at one a nanosecond
 
 
 class Range(NamedTuple):
@@ -172,14 +173,32 @@ _TESTS: Mapping[Primitive, Test] = {
 }
 
 
+# Whether a result has its value without limits: what gives it.
+_FITS: Mapping[Primitive, Rule] = {
+    prims.add_fits: _RULES[prims.add],
+    prims.sub_fits: _RULES[prims.sub],
+    prims.mul_fits: _RULES[prims.mul],
+}
+
+
 # --- a program
+
+Walks = dict[tuple[int, tuple[Range | None, ...]], "Walk"]
+Inner = tuple[dict[str, object], list[Range | None]]  # programs for parameters, ranges of results
 
 
 class Walk:
-    """The ranges of all variables of a program, for ranges of its inputs."""
+    """The ranges of all variables of a program, for ranges of its inputs.
 
-    def __init__(self, program: Program, inputs: Ranges) -> None:
+    Arguments:
+        inputs: the ranges of what the program takes.
+        walks: those of programs in it, by their identity and the ranges of their inputs.  A loop
+            is walked several times, which without these would double for each loop in a loop.
+    """
+
+    def __init__(self, program: Program, inputs: Ranges, walks: Walks | None = None) -> None:
         self.program = program
+        self.walks: Walks = {} if walks is None else walks
         self.known: dict[Var, Range | None] = dict(zip(program.inputs, inputs, strict=True))
         self.known.update([(v, _of_constant(x)) for v, x in program.consts])
         self.decided: dict[Var, bool] = {}  # comparisons that always, or never, hold
@@ -237,6 +256,13 @@ class Walk:
         if eqn.prim in _TESTS:
             self._compare(eqn, given)
             return limits
+        if eqn.prim in _FITS:
+            whole = _limits(eqn.inputs[0].aval)
+            if None not in given and whole is not None:
+                found = _FITS[eqn.prim](cast("Sequence[Range]", given), eqn.params)
+                if found.within(whole):
+                    self.decided[out] = True
+            return limits
         self._spread(eqn)
         if limits is None or len(eqn.outputs) > 1:
             return limits
@@ -275,6 +301,8 @@ class Walk:
             found = known[0]
         elif eqn.prim is prims.and_:
             found = False if False in known else None if None in known else True
+        elif eqn.prim is prims.or_:
+            found = True if True in known else None if None in known else False
         else:
             return
         if found is not None:
@@ -284,16 +312,135 @@ class Walk:
 
     def _with_programs(self, eqn: Eqn, given: list[Range | None]) -> Eqn:
         if eqn.prim is prims.scan:
-            inner, outs = _scan(eqn, given)
+            inner, outs = self._scan(eqn, given)
         elif eqn.prim is prims.while_:
-            inner, outs = _while(eqn, given)
+            inner, outs = self._while(eqn, given)
         elif eqn.prim is prims.switch:
-            inner, outs = _switch(eqn, given)
+            inner, outs = self._switch(eqn, given)
         else:
             inner, outs = {}, [_limits(v.aval) for v in eqn.outputs]
         self.known.update(zip(eqn.outputs, outs, strict=True))
         changed = {name: x for name, x in inner.items() if x is not eqn.params[name]}
         return eqn._replace(params=Params({**eqn.params, **changed})) if changed else eqn
+
+    def walk(self, program: Program, inputs: Ranges) -> Walk:
+        """A program inside, for ranges of its inputs."""
+        key = id(program), tuple(inputs)
+        if key not in self.walks:
+            self.walks[key] = Walk(program, inputs, self.walks)
+        return self.walks[key]
+
+    def _scan(self, eqn: Eqn, given: list[Range | None]) -> Inner:
+        p = eqn.params
+        body, n_consts, end = p["body"], p["n_consts"], p["n_consts"] + p["n_carry"]
+        carry = self._carries(body, given, n_consts, p["n_carry"], p["length"], None)
+        walk = self.walk(body, [*given[:n_consts], *carry, *given[end:]])
+        last = [_union(x, y) for x, y in zip(given[n_consts:end], walk.outputs, strict=False)]
+        outs = [*last, *walk.outputs[p["n_carry"] :]]
+        return {"body": walk.rewritten() if has_checks(body) else body}, outs
+
+    def _while(self, eqn: Eqn, given: list[Range | None]) -> Inner:
+        p = eqn.params
+        cond, body, n_cond, n_body = p["cond"], p["body"], p["n_cond"], p["n_body"]
+        n = len(body.outputs)
+        first = n_cond + n_body
+        fixed = [
+            x if out is v else _limits(v.aval)
+            for x, v, out in zip(given[first:], body.inputs[n_body:], body.outputs, strict=False)
+        ]
+        limits = self._bounds(cond, [*given[:n_cond], *fixed], n_cond)
+        carry = self._carries(body, given[n_cond:], n_body, n, None, limits)
+        walk = self.walk(body, [*given[n_cond:first], *carry])
+        outs = [_union(x, y) for x, y in zip(given[first:], walk.outputs, strict=False)]
+        return {"body": walk.rewritten() if has_checks(body) else body}, outs
+
+    def _switch(self, eqn: Eqn, given: list[Range | None]) -> Inner:
+        walks = [self.walk(branch, given[1:]) for branch in eqn.params["branches"]]
+        outs = walks[0].outputs
+        for walk in walks[1:]:
+            outs = [_union(x, y) for x, y in zip(outs, walk.outputs, strict=True)]
+        has = [has_checks(walk.program) for walk in walks]
+        branches = tuple(
+            [w.rewritten() if h else w.program for w, h in zip(walks, has, strict=True)]
+        )
+        return {"branches": branches if any(has) else eqn.params["branches"]}, outs
+
+    def _carries(
+        self,
+        body: Program,
+        given: list[Range | None],
+        n_consts: int,
+        n: int,
+        length: int | None,
+        limits: Mapping[int, Range] | None,
+    ) -> list[Range | None]:
+        """The ranges of carries at the beginning of each step.
+
+        Arguments:
+            given: those of the body's constants, then of the first carries, then of rows.
+            length: how many steps there are; None if that is not known.
+            limits: what the condition of a loop says of carries.
+        """
+        inputs = body.inputs[n_consts : n_consts + n]
+        carry = [_limits(v.aval) for v in inputs]
+        for k, (v, out) in enumerate(zip(inputs, body.outputs, strict=False)):
+            first = given[n_consts + k]
+            if first is not None:
+                step = counter_step(body, v, out)
+                carry[k] = _counted(first, step, length, carry[k], (limits or {}).get(k))
+        return self._stable(body, given, n_consts, carry)
+
+    def _stable(
+        self, body: Program, given: list[Range | None], n_consts: int, carry: list[Range | None]
+    ) -> list[Range | None]:
+        """Carries that are neither counters nor fixed: what they hold after a step and before the
+        first, if a step keeps them there."""
+        n = len(carry)
+        firsts = given[n_consts : n_consts + n]
+        rest = given[n_consts + n :]
+        unknown = [
+            k
+            for k, (v, now) in enumerate(zip(body.inputs[n_consts:], carry, strict=False))
+            if now is not None and now == _limits(v.aval) and v.aval.dtype.kind != "b"
+        ]
+        if not unknown:
+            return carry
+        once = self.walk(body, [*given[:n_consts], *carry, *rest]).outputs
+        tried = list(carry)
+        for k in unknown:
+            tried[k] = _union(firsts[k], once[k])
+        if tried == carry:
+            return carry
+        again = self.walk(body, [*given[:n_consts], *tried, *rest]).outputs
+        for k in unknown:
+            now, then = tried[k], again[k]
+            if now is None or then is None or not then.within(now):
+                return carry
+        return tried
+
+    def _bounds(self, cond: Program, given: Ranges, n_consts: int) -> dict[int, Range]:
+        """What is known of carries where a condition holds: it, or a part of it, compares them."""
+        walk = self.walk(cond, given)
+        carries = cond.inputs[n_consts:]
+        found: dict[int, Range] = {}
+        left = [resolve_atom(a, walk.env) for a in cond.outputs[:1]]
+        while left:
+            made = walk.made_by.get(cast("Var", left.pop()))
+            if made is None:
+                continue
+            if made.prim is prims.and_:
+                left += made.inputs
+            elif made.prim in _TESTS:
+                x, y = [walk.of(a) for a in made.inputs]
+                if x is None or y is None:
+                    continue
+                test = _TESTS[made.prim]
+                for a, kept in zip(made.inputs, (test.left(x, y), test.right(x, y)), strict=True):
+                    a = same_integer(a, walk.made_by)
+                    if a in carries:
+                        k = carries.index(cast("Var", a))
+                        found[k] = _both(found[k], kept) if k in found else kept
+        return found
 
 
 def _without_limits(eqn: Eqn, x: Range) -> Eqn:
@@ -315,72 +462,8 @@ def _joined(given: Sequence[Range], _params: EqnParams) -> Range:
     return Range(min([x.low for x in given]), max([x.high for x in given]))
 
 
-Inner = tuple[dict[str, object], list[Range | None]]  # programs for parameters, ranges of results
-
-
-def _scan(eqn: Eqn, given: list[Range | None]) -> Inner:
-    p = eqn.params
-    body, n_consts, end = p["body"], p["n_consts"], p["n_consts"] + p["n_carry"]
-    carry = _carries(body, given, n_consts, p["n_carry"], p["length"], None)
-    walk = Walk(body, [*given[:n_consts], *carry, *given[end:]])
-    last = [_union(x, y) for x, y in zip(given[n_consts:end], walk.outputs, strict=False)]
-    outs = [*last, *walk.outputs[p["n_carry"] :]]
-    return {"body": walk.rewritten() if has_checks(body) else body}, outs
-
-
-def _while(eqn: Eqn, given: list[Range | None]) -> Inner:
-    p = eqn.params
-    cond, body, n_cond, n_body = p["cond"], p["body"], p["n_cond"], p["n_body"]
-    n = len(body.outputs)
-    first = n_cond + n_body
-    fixed = [
-        x if out is v else _limits(v.aval)
-        for x, v, out in zip(given[first:], body.inputs[n_body:], body.outputs, strict=False)
-    ]
-    limits = _bounds(cond, [*given[:n_cond], *fixed], n_cond)
-    carry = _carries(body, given[n_cond:], n_body, n, None, limits)
-    walk = Walk(body, [*given[n_cond:first], *carry])
-    outs = [_union(x, y) for x, y in zip(given[first:], walk.outputs, strict=False)]
-    return {"body": walk.rewritten() if has_checks(body) else body}, outs
-
-
-def _switch(eqn: Eqn, given: list[Range | None]) -> Inner:
-    walks = [Walk(branch, given[1:]) for branch in eqn.params["branches"]]
-    outs = walks[0].outputs
-    for walk in walks[1:]:
-        outs = [_union(x, y) for x, y in zip(outs, walk.outputs, strict=True)]
-    has = [has_checks(walk.program) for walk in walks]
-    branches = tuple([w.rewritten() if h else w.program for w, h in zip(walks, has, strict=True)])
-    return {"branches": branches if any(has) else eqn.params["branches"]}, outs
-
-
 def _union(x: Range | None, y: Range | None) -> Range | None:
     return None if x is None or y is None else x.joined(y)
-
-
-def _carries(
-    body: Program,
-    given: list[Range | None],
-    n_consts: int,
-    n: int,
-    length: int | None,
-    limits: Mapping[int, Range] | None,
-) -> list[Range | None]:
-    """The ranges of carries at the beginning of each step.
-
-    Arguments:
-        given: those of the body's constants, then of the first carries, then of rows.
-        length: how many steps there are; None if that is not known.
-        limits: what the condition of a loop says of carries.
-    """
-    inputs = body.inputs[n_consts : n_consts + n]
-    carry = [_limits(v.aval) for v in inputs]
-    for k, (v, out) in enumerate(zip(inputs, body.outputs, strict=False)):
-        first = given[n_consts + k]
-        if first is not None:
-            step = counter_step(body, v, out)
-            carry[k] = _counted(first, step, length, carry[k], (limits or {}).get(k))
-    return _stable(body, given, n_consts, carry)
 
 
 def _counted(
@@ -389,71 +472,15 @@ def _counted(
     """The range of a counter at the beginning of a step."""
     if whole is None or step is None:
         return whole
-    if length is not None:
-        last = step * max(length - 1, 0)
+    if length is not None or limit is None:
+        last = step * max((_MOST_STEPS if length is None else length) - 1, 0)
         found = Range(first.low + min(last, 0), first.high + max(last, 0))
         return found if found.within(whole) else whole
-    if limit is None:
-        return whole if step else first
     # The condition holds at the beginning of a step, so that what is counted has not wrapped.
     low = first.low if step >= 0 else limit.low
     high = first.high if step <= 0 else limit.high
     after = Range(low + min(step, 0), high + max(step, 0))
     return Range(low, high) if low <= high and after.within(whole) else whole
-
-
-def _stable(
-    body: Program, given: list[Range | None], n_consts: int, carry: list[Range | None]
-) -> list[Range | None]:
-    """Carries that are neither counters nor fixed: what they hold after a step and before the
-    first, if a step keeps them there."""
-    n = len(carry)
-    firsts = given[n_consts : n_consts + n]
-    rest = given[n_consts + n :]
-    unknown = [
-        k
-        for k, (v, now) in enumerate(zip(body.inputs[n_consts:], carry, strict=False))
-        if now is not None and now == _limits(v.aval) and v.aval.dtype.kind != "b"
-    ]
-    if not unknown:
-        return carry
-    once = Walk(body, [*given[:n_consts], *carry, *rest]).outputs
-    tried = list(carry)
-    for k in unknown:
-        tried[k] = _union(firsts[k], once[k])
-    if tried == carry:
-        return carry
-    again = Walk(body, [*given[:n_consts], *tried, *rest]).outputs
-    for k in unknown:
-        now, then = tried[k], again[k]
-        if now is None or then is None or not then.within(now):
-            return carry
-    return tried
-
-
-def _bounds(cond: Program, given: Ranges, n_consts: int) -> dict[int, Range]:
-    """What is known of carries where a condition holds: it, or a part of it, compares them."""
-    walk = Walk(cond, given)
-    carries = cond.inputs[n_consts:]
-    found: dict[int, Range] = {}
-    left = [resolve_atom(a, walk.env) for a in cond.outputs[:1]]
-    while left:
-        made = walk.made_by.get(cast("Var", left.pop()))
-        if made is None:
-            continue
-        if made.prim is prims.and_:
-            left += made.inputs
-        elif made.prim in _TESTS:
-            x, y = [walk.of(a) for a in made.inputs]
-            if x is None or y is None:
-                continue
-            test = _TESTS[made.prim]
-            for a, kept in zip(made.inputs, (test.left(x, y), test.right(x, y)), strict=True):
-                a = same_integer(a, walk.made_by)
-                if a in carries:
-                    k = carries.index(cast("Var", a))
-                    found[k] = _both(found[k], kept) if k in found else kept
-    return found
 
 
 def _both(x: Range, y: Range) -> Range:

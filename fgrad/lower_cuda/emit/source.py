@@ -50,6 +50,10 @@ _SPECIAL: dict[str, str] = {
     "convert": "{0}",
     "bitcast": "{0}.view(np.{dtype})",
     "logistic": "1 / (1 + np.exp(-{0}))",
+    **{
+        f"{name}_fits": f"-2**({{bits}} - 1) <= int({{0}}) {op} int({{1}}) < 2**({{bits}} - 1)"
+        for name, op in (("add", "+"), ("sub", "-"), ("mul", "*"))
+    },
     "mulhi": "(int({0}) * int({1})) >> {bits}",
     "erf": "math.erf({0})",
     "erfc": "math.erfc({0})",

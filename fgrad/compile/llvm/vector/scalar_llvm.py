@@ -305,6 +305,10 @@ SCALAR_LLVM: dict[str, ScalarEmitter] = {
     },
     "shift_left": _with_words(words.shift_left),
     "shift_right": _with_words(words.shift_right),
+    **{
+        f"{name}_fits": _with_words(partial(words.fits, f"s{name}.with.overflow"))
+        for name in ("add", "sub", "mul")
+    },
     "mulhi": _with_words(words.multiply_high),
     **{name: _by_kind(VECTOR_MATH[name], function) for name, function in _MATH_ON_WORDS.items()},
     "eq": _compare("oeq", "eq"),

@@ -228,6 +228,16 @@ def shift_right(w: Words, x: str, amount: str) -> str:
     return w.select(wide, 0, w.op("lshr", x, w.select(wide, 0, amount)))
 
 
+def fits(intrinsic: str, w: Words, a: str, b: str) -> str:
+    """Whether a sum, difference or product of signed integers does not wrap"""
+    suffix = f"i{w.bits}" if w.lanes == 1 else f"v{w.lanes}i{w.bits}"
+    pair, symbol = f"{{{w.type}, {w.bool}}}", f"@llvm.{intrinsic}.{suffix}"
+    w.text.declare(f"declare {pair} {symbol}({w.type}, {w.type})")
+    both = w.text.emit(f"call {pair} {symbol}({w.type} {a}, {w.type} {b})")
+    wraps = w.text.emit(f"extractvalue {pair} {both}, 1")
+    return Words(w.text, w.lanes, _BOOL).op("xor", wraps, True)
+
+
 def multiply_high(w: Words, a: str, b: str) -> str:
     """The upper half of the product of unsigned integers"""
     kind, wide = f"i{w.bits}", f"i{2 * w.bits}"
