@@ -23,7 +23,7 @@ import numpy as np
 from fgrad.base.gc_policy import collector_paused
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.backend import BACKENDS, Backend
-from fgrad.compile.fuse.partition import fuse
+from fgrad.compile.fuse.partition import Fusion, fuse
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
@@ -121,10 +121,11 @@ def _compile(
     program = log.checked("legalize_bfloat16", legalize_bfloat16, program)
     # Complex arrays become pairs of real ones, for all passes that know arithmetic.
     program = log.checked("legalize_complex", legalize_complex, program)
-    program = _simplified(program, log, backend)
+    fused = functools.cache(fuse)  # for this compilation alone: regions ask too
+    program = _simplified(program, log, backend, fused)
     if config.check >= 1:
         check_program(program, "dce again")
-    fusion = log.timed("fuse", fuse, program, size=lambda f: len(f.groups))
+    fusion = log.timed("fuse", fused, program, size=lambda f: len(f.groups))
     # What a function for products does too needs no kernel.
     fusion = log.timed(
         "join", lambda f: backend.join(f, program), fusion, size=lambda f: len(f.groups)
@@ -164,7 +165,9 @@ def _compile(
     return Compiled(executable, log.stages)
 
 
-def _simplified(program: Program, log: _Log, backend: Backend) -> Program:
+def _simplified(
+    program: Program, log: _Log, backend: Backend, fused: Callable[[Program], Fusion]
+) -> Program:
     """The program of real arrays that groups are made of."""
     # Numbers known now become literals, which the laws of `simplify` match.
     program = log.checked("fold", fold, program)
@@ -188,7 +191,7 @@ def _simplified(program: Program, log: _Log, backend: Backend) -> Program:
     # What loops need in every step is computed by the kernels before them.
     program = log.checked("invariants", hoist_invariants, program)
     if backend.threads:  # small bodies of long batches are kernels as they stand
-        program = log.checked("regions", gather_regions, program)
+        program = log.checked("regions", lambda p: gather_regions(p, fused), program)
     return program
 
 

@@ -36,11 +36,13 @@ def orders_of(program: Program, loose: Collection[int] = ()) -> Orders:
 
 
 def _kept(eqn: Eqn, unknown: Collection[Atom]) -> Orders:
-    avals = [a.aval for a in eqn.inputs]
     if eqn.prim.makes_order:
         return (True,) * len(eqn.outputs)
-    if any([a in unknown for a in eqn.inputs]):
+    if unknown and any([a in unknown for a in eqn.inputs]):
         return (False,) * len(eqn.outputs)
+    if eqn.prim.reorders is None and eqn.prim.holds is None:
+        return (True,) * len(eqn.outputs)
+    avals = [a.aval for a in eqn.inputs]
     return kept_orders(eqn.prim, avals, eqn.params, len(eqn.outputs))
 
 

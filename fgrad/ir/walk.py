@@ -113,7 +113,7 @@ def subprograms(program: Program) -> list[Program]:
     pending = [program]
     while pending:
         for eqn in pending.pop().eqns:
-            for held in programs_in(eqn.params):
+            for held in programs_in(eqn.params) if eqn.params else ():
                 if id(held) not in found:
                     found[id(held)] = held
                     pending.append(held)

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fgrad.compile.fuse.partition import fuse
+from fgrad.compile.fuse.partition import Fusion, fuse
 from fgrad.compile.loops.find_batch_axes import Axis, Walk, walk_of
 from fgrad.compile.loops.rules import RULES
 from fgrad.compile.loops.writer import KINDS, MOST_CELLS, MOST_CODE, WIDE
@@ -39,12 +39,16 @@ MOST_BODY = 0.9 * MOST_CODE / WIDE  # instructions of a region
 Region = tuple[Axis, int, int]  # the class of the lanes' axes, level, part
 
 
-def gather_regions(program: Program) -> Program:
-    """The program with each region as one equation."""
+def gather_regions(program: Program, fused: Callable[[Program], Fusion] = fuse) -> Program:
+    """The program with each region as one equation.
+
+    Arguments:
+        fused: `fuse`, or what keeps its result for those who ask again.
+    """
     if program.name == REGION or sum([_is_short(eqn) for eqn in program.eqns]) < FEWEST_EQNS:
         return program
     found = all_regions(program)
-    worth = _worth(program, found) if found else None
+    worth = _worth(program, found, fused) if found else None
     return with_regions(program, worth) if worth else program
 
 
@@ -184,7 +188,9 @@ def _size(eqn: Eqn, extent: int) -> float:
 # --- which are worth it
 
 
-def _worth(program: Program, found: Mapping[int, Region]) -> dict[int, Region]:
+def _worth(
+    program: Program, found: Mapping[int, Region], fused: Callable[[Program], Fusion]
+) -> dict[int, Region]:
     """The regions that keep more numbers in registers than they read and write as lanes."""
     numbers = {v: k for k, eqn in enumerate(program.eqns) for v in eqn.outputs}
     counts: dict[Region, int] = {}
@@ -194,7 +200,7 @@ def _worth(program: Program, found: Mapping[int, Region]) -> dict[int, Region]:
         return {}
     kept: dict[Region, int] = {}  # elements that fused kernels would keep in memory
     groups: dict[Region, int] = {}
-    for group in fuse(program).groups:
+    for group in fused(program).groups:
         own = {found.get(numbers[e.outputs[0]]) for e in group.eqns if e.outputs}
         region = own.pop() if len(own) == 1 else None
         if region is not None:
