@@ -19,13 +19,11 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any, TypeVar
 
 from fgrad.base.frames import add_note
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import load
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import label_of
 from fgrad.config import config
 from fgrad.errors import ArgumentError
-
-cloudpickle = lazy_module("cloudpickle")
 
 X = TypeVar("X")
 Y = TypeVar("Y")
@@ -141,7 +139,7 @@ def _pickled(fun: Callable[..., Any]) -> bytes:
         return pickle.dumps(fun)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         try:
-            return cloudpickle.dumps(fun)
+            return load("cloudpickle").dumps(fun)
         except ImportError:
             add_note(error, "cloudpickle, if it is installed, sends functions by value.")
             raise error from None

@@ -6,11 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from ranks import blocks
 from ranks.launch import HERE, MISSING, must_pass, run_ranks
 
-import fgrad
+from fgrad import distributed as dist
+from fgrad.distributed import P
+from fgrad.errors import ArgumentError, ShapeError
 
 needs_mpi = pytest.mark.skipif(MISSING, reason="needs mpi4py and mpiexec: pip install 'fgrad[mpi]'")
 
@@ -64,7 +68,45 @@ def test_failures_end_all_ranks_and_say_why(name: str) -> None:
         assert f"has waited {LIMIT:g} s" in ended.text
 
 
+# --- blocks, files, keys
+
+
+@needs_mpi
+@pytest.mark.parametrize("what", ["blocks", "keys"])
+def test_blocks(what: str) -> None:
+    must_pass(2, str(HERE / "blocks.py"), what, ".")
+
+
+@needs_mpi
+def test_files_of_other_numbers_of_ranks(tmp_path: Path) -> None:
+    """Written by 2, read by 3, 1 and 2 ranks, and in one process: the same bits."""
+    script, folder = str(HERE / "blocks.py"), str(tmp_path)
+    must_pass(2, script, "save", folder)
+    for count in (3, 1, 2):
+        must_pass(count, script, "load", folder)
+    must_pass(3, script, "save", folder)
+    must_pass(2, script, "load", folder)
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    found = dist.load(tmp_path / "model", blocks.whole(), mesh=dist.simulate(data=2))
+    blocks.same(found, blocks.whole())
+
+
 # --- without ranks
+
+
+def test_files_in_one_process(tmp_path: Path) -> None:
+    mesh, x = dist.simulate(data=2), blocks.whole()
+    dist.save(tmp_path / "model", x, blocks.SPECS, mesh=mesh)
+    blocks.same(dist.load(tmp_path / "model", x, blocks.SPECS, mesh=mesh), x)
+    with pytest.raises(ArgumentError, match="another structure"):
+        dist.load(tmp_path / "model", {"w": None}, mesh=mesh)
+    with pytest.raises(ArgumentError, match="no tree of arrays"):
+        dist.load(tmp_path / "other", x, mesh=mesh)
+    with pytest.raises(ShapeError, match="5 blocks"):
+        dist.load(tmp_path / "model", x, blocks.SPECS, mesh=dist.simulate(data=5))
+    with pytest.raises(ShapeError, match="5 blocks"):
+        dist.my_block(x.weights["rows"], P("data"), mesh=dist.simulate(data=5))
+
 
 START = "from fgrad import distributed as dist; dist.init('mpi', axes=('data',))"
 
@@ -92,6 +134,5 @@ def test_without_mpi4py() -> None:
 
 
 def test_what_is_no_engine_or_mesh() -> None:
-    dist = fgrad.distributed
-    with pytest.raises(fgrad.errors.ArgumentError, match="no engine 'gloo'"):
+    with pytest.raises(ArgumentError, match="no engine 'gloo'"):
         dist.init("gloo")

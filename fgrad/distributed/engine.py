@@ -13,18 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import load
 from fgrad.errors import MissingMpiError
 from fgrad.ir.aval import INT64, is_bfloat16
 from fgrad.tracing import ranks
 from fgrad.tracing.ranks import AXES, LIBRARY, NUMBERS, WORDS, Native, Pairs
 from fgrad.typing import DType
 
-MPI: Any = lazy_module("mpi4py.MPI")
-
 FUNCTIONS = (
     "MPI_Allreduce", "MPI_Allgather", "MPI_Alltoall", "MPI_Reduce_scatter_block", "MPI_Sendrecv",
 )  # fmt: skip
+
+
+def mpi() -> Any:
+    """The module `mpi4py.MPI`, whose import starts MPI."""
+    return load("mpi4py.MPI")
 
 
 class Engine:
@@ -35,9 +38,9 @@ class Engine:
     """
 
     def __init__(self, names: Sequence[str], sizes: Sequence[int]) -> None:
-        world = MPI.COMM_WORLD
+        world = mpi().COMM_WORLD
         self.world = world.Dup()
-        self.world.Set_errhandler(MPI.ERRORS_ARE_FATAL)  # compiled code asks for no codes
+        self.world.Set_errhandler(mpi().ERRORS_ARE_FATAL)  # compiled code asks for no codes
         self.control, self.watch = world.Dup(), world.Dup()
         self.rank, self.size = world.rank, world.size
         self.table: Any = (ctypes.c_int64 * WORDS)()
@@ -67,28 +70,28 @@ class Engine:
 
     def _native(self) -> Native:
         """The library and its handles, for compiled code."""
-        library = ctypes.CDLL(MPI.__file__)
+        library = ctypes.CDLL(mpi().__file__)
         addresses = {
             name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
             for name in FUNCTIONS
         }
-        words = {ranks.SUM: MPI.SUM, ranks.BYTE: MPI.BYTE}
+        words = {ranks.SUM: mpi().SUM, ranks.BYTE: mpi().BYTE}
         words |= {place: _number_type(code) for code, place in NUMBERS.items()}
         words |= {ranks.communicator(axis.number): axis.comm for axis in self.axes}
         for place, handle in words.items():
-            self.table[place] = ctypes.c_int64(MPI._handleof(handle)).value
-        self.table[ranks.NOBODY] = MPI.PROC_NULL
+            self.table[place] = ctypes.c_int64(mpi()._handleof(handle)).value
+        self.table[ranks.NOBODY] = mpi().PROC_NULL
         for axis in self.axes:
             self.table[ranks.position(axis.number)] = axis.index
-        return Native(addresses, MPI._sizeof(MPI.Comm), ctypes.addressof(self.table))
+        return Native(addresses, mpi()._sizeof(mpi().Comm), ctypes.addressof(self.table))
 
 
 def _number_type(code: str) -> Any:
     kind = {"f": "REAL", "i": "INTEGER", "u": "UNSIGNED"}[code[0]]
     if kind == "REAL":
-        return MPI.FLOAT if code == "f4" else MPI.DOUBLE
+        return mpi().FLOAT if code == "f4" else mpi().DOUBLE
     sign, bits = "U" if kind == "UNSIGNED" else "", 8 * int(code[1:])
-    return getattr(MPI, f"{sign}INT{bits}_T")
+    return getattr(mpi(), f"{sign}INT{bits}_T")
 
 
 class Along:
@@ -112,7 +115,7 @@ class Along:
         out, words = np.empty_like(x), _words(x.dtype)
         given, taken = x.reshape(-1).view(words), out.reshape(-1).view(words)
         with self.engine.noted("psum", x.nbytes):
-            self.comm.Allreduce(given, taken, MPI.SUM)
+            self.comm.Allreduce(given, taken, mpi().SUM)
         return out
 
     def pmax(self, x: np.ndarray) -> np.ndarray:
@@ -151,7 +154,7 @@ class Along:
         x = np.ascontiguousarray(x).reshape(np.shape(x))
         out = np.zeros_like(x)
         to, source = {a: b for a, b in perm}, {b: a for a, b in perm}
-        dest, origin = to.get(self.index, MPI.PROC_NULL), source.get(self.index, MPI.PROC_NULL)
+        dest, origin = to.get(self.index, mpi().PROC_NULL), source.get(self.index, mpi().PROC_NULL)
         with self.engine.noted("ppermute", x.nbytes):
             self.comm.Sendrecv(_bytes(x), dest, 0, _bytes(out), origin, 0)
         return out
@@ -167,7 +170,7 @@ def _words(dtype: DType) -> DType:
 
 
 def _bytes(x: np.ndarray) -> list[Any]:
-    return [x.reshape(-1).view(np.uint8), MPI.BYTE]
+    return [x.reshape(-1).view(np.uint8), mpi().BYTE]
 
 
 def _sum(x: np.ndarray) -> np.ndarray:
@@ -189,7 +192,7 @@ def world_size() -> int:
         MissingMpiError: mpi4py or an MPI library is missing.
     """
     try:
-        return MPI.COMM_WORLD.size
+        return mpi().COMM_WORLD.size
     except (ImportError, RuntimeError) as error:
         raise MissingMpiError(
             "dist.init('mpi') needs mpi4py and an MPI library.",

@@ -129,9 +129,7 @@ class Mesh:
             return x
         shape, sizes = np.shape(x), self.shape
         if len(spec.parts) > len(shape):
-            raise ShapeError(
-                f"shard_map: {what()} has shape {tuple(shape)}, too few axes for {spec}."
-            )
+            raise ShapeError(f"{what()} has shape {tuple(shape)}, too few axes for {spec}.")
         new: list[int] = []
         place: dict[str, int] = {}
         for k, length in enumerate(shape):
@@ -139,7 +137,7 @@ class Mesh:
             count = math.prod([sizes[name] for name in names])
             if length % count:
                 raise ShapeError(
-                    f"shard_map: axis {k} of {what()} has length {length}, which {spec} cuts into "
+                    f"axis {k} of {what()} has length {length}, which {spec} cuts into "
                     f"{count} blocks.",
                     (("write", f"pad it to a multiple of {count}, and mask what was added"),),
                 )

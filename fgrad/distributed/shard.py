@@ -129,6 +129,14 @@ def _in_specs(in_specs: PyTree, args: tuple[PyTree, ...], mesh: Mesh) -> list[P]
     return [mesh.check(spec, "in_specs") for spec in found]
 
 
+def spec_leaves(specs: PyTree, whole: PyTree, mesh: Mesh, what: str) -> list[P]:
+    """A spec of the mesh for each leaf, from a prefix tree."""
+    found = (
+        [specs] * len(tree.leaves(whole)) if isinstance(specs, P) else _prefix(specs, whole, what)
+    )
+    return [mesh.check(spec, what) for spec in found]
+
+
 def _prefix(specs: PyTree, whole: PyTree, what: str) -> list[P]:
     """A spec for each leaf, from a prefix tree."""
     try:

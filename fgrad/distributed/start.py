@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from fgrad.base.source import warn_user
 from fgrad.config import config
-from fgrad.distributed.engine import ENGINES, MPI, Engine, world_size
+from fgrad.distributed.engine import ENGINES, Engine, mpi, world_size
 from fgrad.distributed.mesh import Mesh, simulate
 from fgrad.distributed.watch import Watch, abort_on_error
 from fgrad.errors import ArgumentError, RankError, RankWarning
@@ -77,7 +77,7 @@ def _started(sizes: Mapping[str, int], timeout: float | None) -> Engine:
     made = Engine(tuple(sizes), tuple(sizes.values()))
     if made.size > 1:
         abort_on_error(made)
-        if timeout is not None and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+        if timeout is not None and mpi().Query_thread() == mpi().THREAD_MULTIPLE:
             Watch(made, timeout).start()
     _share_cores(made)
     return made
@@ -97,7 +97,7 @@ def _check_launcher(count: int) -> None:
                 f"init: this process is rank 0 of 1, but {name} says that there are {text}.",
                 (
                     ("why", "it was started by mpiexec of another MPI library than mpi4py's:"),
-                    ("why", MPI.Get_library_version().strip().splitlines()[0][:70]),
+                    ("why", mpi().Get_library_version().strip().splitlines()[0][:70]),
                     ("write", "the mpiexec beside this Python, or srun --mpi=pmi2, or --mpi=pmix"),
                     ("write", "pip install --no-binary mpi4py mpi4py    for the cluster's MPI"),
                     ("write", "srun -n 1 python ...                     where one is meant"),
@@ -107,7 +107,7 @@ def _check_launcher(count: int) -> None:
 
 def _share_cores(engine: Engine) -> None:
     """Give each rank of a machine its share of the cores."""
-    local = engine.world.Split_type(MPI.COMM_TYPE_SHARED)
+    local = engine.world.Split_type(mpi().COMM_TYPE_SHARED)
     affinity = getattr(os, "sched_getaffinity", None)
     own = set(affinity(0)) if affinity is not None else set(range(os.cpu_count() or 1))
     cores: list[set[int]] = local.allgather(own)

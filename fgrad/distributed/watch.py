@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from fgrad.base.source import USERS, Loc, owner_of
-from fgrad.distributed.engine import MPI, Engine
+from fgrad.distributed.engine import Engine, mpi
 from fgrad.tracing.ranks import BEGUN, BYTES, INSIDE, MEETINGS
 
 PERIOD = 0.2  # seconds between two looks
@@ -54,7 +54,7 @@ class Watch:
 
     def _answer(self) -> None:
         """Tell those who ask where this rank is."""
-        status = MPI.Status()
+        status = mpi().Status()
         while self.comm.Iprobe(tag=ASK, status=status):
             self.comm.recv(source=status.source, tag=ASK)
             self.comm.send(self._where(), status.source, tag=ANSWER)
@@ -65,7 +65,7 @@ class Watch:
             if other != rank:
                 self.comm.isend(None, other, tag=ASK)
         answers = {rank: self._where()}
-        status, end = MPI.Status(), time.monotonic() + GRACE
+        status, end = mpi().Status(), time.monotonic() + GRACE
         while len(answers) < size and time.monotonic() < end:
             self._answer()
             while self.comm.Iprobe(tag=ANSWER, status=status):
@@ -79,7 +79,7 @@ class Watch:
         head = f"RankError: rank {rank} has waited {self.limit:g} s for others.\n"
         why = "  why       a collective needs all ranks, in one order"
         _write("\n".join(["", head, *lines, why, "  more      docs/distributed.md", ""]))
-        MPI.COMM_WORLD.Abort(70)
+        mpi().COMM_WORLD.Abort(70)
 
     def _where(self) -> tuple[bool, str]:
         """Whether this rank waits, and what it does."""
@@ -134,6 +134,6 @@ def abort_on_error(engine: Engine) -> None:
         _write(f"rank {engine.rank} of {engine.size}:\n")
         before(kind, error, traceback)
         sys.stderr.flush()
-        MPI.COMM_WORLD.Abort(1)
+        mpi().COMM_WORLD.Abort(1)
 
     sys.excepthook = hook
