@@ -37,7 +37,7 @@ class _Missing:
 
 
 MISSING = _Missing()
-_FRACTIONS = frozenset({float, complex, np.float64, np.float32, np.complex128, np.complex64})
+FRACTIONS = frozenset({float, complex, np.float64, np.float32, np.complex128, np.complex64})
 _STATIC = frozenset({int, bool, str, bytes, type(None), type(Ellipsis)})
 _KINDS = "biufc"
 
@@ -63,7 +63,7 @@ class Read:
                 raise Refused("it is given an array that is not contiguous")
             key += (x.dtype, x.shape)
             self.leaves.append(x)
-        elif kind in _FRACTIONS:
+        elif kind in FRACTIONS:
             key.append(kind)
             self.leaves.append(x)
         elif kind in _STATIC:
@@ -163,7 +163,7 @@ class Twin:
     def value(self, x: PyTree) -> PyTree:
         """The twin of one value."""
         kind = type(x)
-        if kind is np.ndarray or kind in _FRACTIONS:
+        if kind is np.ndarray or kind in FRACTIONS:
             return next(self.leaves)
         if kind is FunctionType:
             return self.function(x)

@@ -18,8 +18,12 @@ from fgrad.base.kinds import is_array
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import HEARD
 from fgrad.capture.notes import NOTES
-from fgrad.compile.jit.call import FlatCall, executable_of
+from fgrad.compile.backend import RunnableOnHost
+from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
+from fgrad.compile.entry.table import Parameters
+from fgrad.compile.jit.call import computed, executable_of
 from fgrad.compile.jit.effects import Watched
+from fgrad.compile.jit.native import learn
 from fgrad.compile.prompt.outside import Read, Refused, Twin
 from fgrad.errors import FgradError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
@@ -73,7 +77,8 @@ class Constant(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """The program of a call, and how its results become that of the call."""
+    """The program of a call, whose first output says whether numbers are finite, and how the others
+    become the result."""
 
     program: Program
     captured: Sequence[np.ndarray]  # the first inputs
@@ -82,25 +87,58 @@ class Traced(NamedTuple):
     held: list[object]  # what must live as long as the key is used
 
 
+@native_class
+class CheckedCall(NativeCallable):
+    """A compiled program as a function of leaves of exactly its kinds; it gives None for others."""
+
+    __slots__ = ("executable", "kinds", "native", "program")
+
+    def __init__(self, program: Program, executable: RunnableOnHost, kinds: Sequence[Kind]) -> None:
+        self.program, self.executable, self.kinds = program, executable, kinds
+        self.native = NativeCalls()
+
+    def __call__(self, *leaves: PyTree) -> Sequence[PyTree] | None:
+        if tuple(map(kind_of, leaves)) != self.kinds:
+            return None
+        if self.native.wants(self.executable):
+            treedef = tree.structure((leaves, {}))
+            results = tree.structure(tuple(self.program.outputs))
+            parameters = Parameters(leaves, {}, treedef, {}, self.program.in_avals)
+            learn(self.native, self, parameters, self.program, self.executable, results)
+        return computed(self.program, leaves)
+
+
+Kind = tuple[type, np.dtype | None, tuple[int, ...]]
+
+
+def kind_of(leaf: PyTree) -> Kind:
+    """What the program of a leaf depends on."""
+    is_array = type(leaf) is np.ndarray
+    return type(leaf), leaf.dtype if is_array else None, leaf.shape if is_array else ()
+
+
 class Compiled(NamedTuple):
     """The compiled form of calls of one kind."""
 
-    call: FlatCall
+    call: CheckedCall
     traced: Traced
+    single: bool  # the result is the first output
 
     def outs(self, leaves: Sequence[PyTree]) -> Sequence[PyTree] | None:
-        """The outputs of the program; None if a number is not finite."""
-        outs = self.call(*self.traced.captured, *leaves)
-        return outs[1:] if outs[0] else None
+        """The outputs of the program: whether all numbers are finite, and these; None if a leaf is
+        of another kind."""
+        return self.call(*self.traced.captured, *leaves)
 
     def result(self, outs: Sequence[PyTree]) -> PyTree:
         """What the call returns."""
+        if self.single:
+            return outs[1]
         traced = self.traced
         found = [x.value if isinstance(x, Constant) else outs[x] for x in traced.leaves]
         return tree.unflatten(traced.out_tree, found)
 
 
-def compiled(
+def compiled_call(
     fun: FunctionType,
     form: Form,
     args: tuple[PyTree, ...],
@@ -138,8 +176,9 @@ def compiled(
         NOTES.kept, HEARD.texts = saved, None
     if doubts:
         raise Refused(f"it cannot be captured: {doubts[0]}")
-    call = FlatCall(traced.program, executable_of(traced.program))
-    return Compiled(call, traced)
+    inputs = (*traced.captured, *read.leaves)
+    call = CheckedCall(traced.program, executable_of(traced.program), tuple(map(kind_of, inputs)))
+    return Compiled(call, traced, traced.out_tree.is_leaf() and traced.leaves[0] == 1)
 
 
 def _traced(
@@ -195,7 +234,7 @@ def _outputs(leaves: Sequence[PyTree], has_aux: bool) -> tuple[list[int | Consta
             raise Refused(f"it returns an object of class {type(x).__name__}")
         if has_aux and isinstance(x, Tracer) and x.weak:
             raise Refused("it returns a number of Python's")
-        places.append(len(values))
+        places.append(len(values) + 1)
         values.append(x)
     return places, values
 
