@@ -188,17 +188,19 @@ def is_watched() -> bool:
     epoch, found = _debugging
     if epoch != config.epoch:
         found = _is_debugging()
-    return found or (_ERRORS.get() is not _usual_errors and _has_unusual_errors())
+    return found or (_errors() is not _usual_errors and _has_unusual_errors())
 
 
-_ERRORS: PyTree = getattr(np._core.umath, "_extobj_contextvar")  # noqa: B009
+_UMATH = sys.modules.get("numpy._core.umath")
+# NumPy's own object for the present `errstate`; one that is always new where it has no such thing.
+_errors: Callable[[], object] = getattr(getattr(_UMATH, "_extobj_contextvar", None), "get", object)
 
 
 def _has_unusual_errors() -> bool:
     global _usual_errors
     if np.geterr() != _USUAL:
         return True
-    _usual_errors = _ERRORS.get()
+    _usual_errors = _errors()
     return False
 
 
@@ -248,8 +250,8 @@ class _Looked(NamedTuple):
     history: History
     kind: Kind
     form: Form
-    fun: FunctionType
-    made: Transformed
+    fun: PyTree
+    made: PyTree
     args: tuple[PyTree, ...]
     kwargs: dict[str, PyTree]
     read: Read

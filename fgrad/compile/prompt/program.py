@@ -25,6 +25,7 @@ from fgrad.compile.jit.call import computed, executable_of
 from fgrad.compile.jit.effects import Watched
 from fgrad.compile.jit.native import learn
 from fgrad.compile.prompt.outside import Read, Refused, Twin
+from fgrad.compile.prompt.warned import hidden_in, run_looking
 from fgrad.errors import FgradError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
@@ -33,6 +34,7 @@ from fgrad.ops import primitives as prims
 from fgrad.ops.counters import counter_step
 from fgrad.trace import Tracer, trace
 from fgrad.tracing.capturing import capturing, reason_of, user_form
+from fgrad.tracing.record import TracedProgram
 from fgrad.transforms.core.arguments import is_writable
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.typing import PyTree
@@ -52,8 +54,6 @@ class Form(NamedTuple):
         self, fun: Callable[..., PyTree], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
     ) -> tuple[PyTree, PyTree]:
         """The result of a call, and what else it computed: the values of the function."""
-        if not self.steps:
-            return user_form(fun)(*args, **kwargs), None
         inner: PyTree = fun
         for make, options, named in self.steps[:-1]:
             inner = make(inner, *options, **dict(named))
@@ -158,13 +158,12 @@ def compiled_call(
     Raises:
         Refused: it would not be the same as the interpreted one.
     """
+    call = _Call(fun, args, kwargs, read, name)
     saved, NOTES.kept = NOTES.kept, []
     HEARD.texts = []
     try:
         with capturing(True), np.errstate(all="raise", under="ignore"):
-            traced = _traced(fun, form, args, kwargs, read, name)
-            if _has_unknown_loops(traced.program):
-                _check_integers(_traced(fun, Form(()), args, kwargs, read, name).program)
+            traced = call.traced(form)
         doubts = [note.why for note in NOTES.kept if note.what == "plain"] + HEARD.texts
     except FgradError as error:
         raise Refused(f"it cannot be captured: {reason_of(error)}") from None
@@ -176,50 +175,84 @@ def compiled_call(
         NOTES.kept, HEARD.texts = saved, None
     if doubts:
         raise Refused(f"it cannot be captured: {doubts[0]}")
-    inputs = (*traced.captured, *read.leaves)
-    call = CheckedCall(traced.program, executable_of(traced.program), tuple(map(kind_of, inputs)))
-    return Compiled(call, traced, traced.out_tree.is_leaf() and traced.leaves[0] == 1)
+    kinds = tuple(map(kind_of, (*traced.captured, *read.leaves)))
+    checked = CheckedCall(traced.program, executable_of(traced.program), kinds)
+    return Compiled(checked, traced, traced.out_tree.is_leaf() and traced.leaves[0] == 1)
 
 
-def _traced(
-    fun: FunctionType,
-    form: Form,
-    args: tuple[PyTree, ...],
-    kwargs: dict[str, PyTree],
-    read: Read,
-    name: str,
-) -> Traced:
-    found: dict[str, PyTree] = {}
+class _Call(NamedTuple):
+    """A call that is traced; see `compiled_call`."""
 
-    def flat(*tracers: Tracer) -> list[PyTree]:
-        twin = Twin(iter(tracers))
-        try:
-            return outputs(twin, tracers)
-        finally:
-            twin.forget()
+    fun: PyTree
+    args: tuple[PyTree, ...]
+    kwargs: dict[str, PyTree]
+    read: Read
+    name: str
 
-    def outputs(twin: Twin, tracers: Sequence[Tracer]) -> list[PyTree]:
-        made = twin.function(fun)
-        given, named = twin.value(args), twin.value(kwargs) if kwargs else {}
-        arrays = [is_writable(x) for x in read.leaves]
-        watched = Watched(tracers, arrays, (given, named, twin.outside), False)
-        result, more = form(made, given, named)
-        leaves, out_tree = tree.flatten(result)
-        places, values = _outputs(leaves, form.has_aux) if form.steps else ([], _tracers(leaves))
-        effects, values = watched.after(values, name, lambda: ["an argument"] * len(tracers))
-        if effects.writes or effects.stores or effects.contiguous:
-            raise Refused("it writes into an argument, or into what it reads outside")
-        found.update(leaves=places, out_tree=out_tree, held=twin.held)
-        finite = _finite([*values, *tree.leaves(more)])
-        return [finite, *values]
+    def traced(self, form: Form) -> Traced:
+        """The program of the transformed function, with what else must be finite."""
+        found: dict[str, PyTree] = {}
+        plain = self.plain()
+        _check_integers(plain.program)
+        hidden = hidden_in(plain.program)
 
-    traced = trace(flat, [aval_of(x) for x in read.leaves], name, "jit", True)
-    if not all([type(x) is np.ndarray for x in traced.captured]):
-        raise Refused("it reads values of another trace, or on a device")
-    size = sum([len(part.eqns) for part in subprograms(traced.program)])
-    if size > MOST_EQUATIONS:
-        raise Refused(f"its program would have {size:,} equations")
-    return Traced(traced.program, traced.captured, **found)
+        def outputs(
+            fun: FunctionType, args: tuple[PyTree, ...], kwargs: dict[str, PyTree],
+            tracers: Sequence[Tracer],
+        ) -> list[PyTree]:  # fmt: skip
+            result, values = form(fun, args, kwargs)
+            leaves, found["out_tree"] = tree.flatten(result)
+            found["leaves"], outs = _outputs(leaves, form.has_aux)
+            finite = _finite([*outs, *tree.leaves(values)])
+            if not hidden.nothing:
+                given = [*plain.captured, *tracers]
+                finite = np.logical_and(finite, run_looking(plain.program, hidden, given)[1])
+            return [finite, *outs]
+
+        traced, held = self._trace(outputs)
+        size = sum([len(part.eqns) for part in subprograms(traced.program)])
+        if size > MOST_EQUATIONS:
+            raise Refused(f"its program would have {size:,} equations")
+        return Traced(traced.program, traced.captured, held=held, **found)
+
+    def plain(self) -> TracedProgram:
+        """The program of the function itself, as far as its results are traced."""
+
+        def outputs(
+            fun: FunctionType, args: tuple[PyTree, ...], kwargs: dict[str, PyTree],
+            _tracers: Sequence[Tracer],
+        ) -> list[PyTree]:  # fmt: skip
+            found = tree.leaves(user_form(fun)(*args, **kwargs))
+            return [x for x in found if isinstance(x, Tracer)]
+
+        return self._trace(outputs)[0]
+
+    def _trace(self, outputs: Callable[..., list[PyTree]]) -> tuple[TracedProgram, list[object]]:
+        """A trace of a twin of the function, which must change nothing that it is given."""
+        held: list[object] = []
+
+        def flat(*tracers: Tracer) -> list[PyTree]:
+            twin = Twin(iter(tracers))
+            try:
+                fun, args = twin.function(self.fun), twin.value(self.args)
+                kwargs = twin.value(self.kwargs) if self.kwargs else {}
+                arrays = [is_writable(x) for x in self.read.leaves]
+                watched = Watched(tracers, arrays, (args, kwargs, twin.outside), False)
+                outs = outputs(fun, args, kwargs, tracers)
+                names = ["an argument"] * len(tracers)
+                effects, outs = watched.after(outs, self.name, lambda: names)
+                if effects.writes or effects.stores or effects.contiguous:
+                    raise Refused("it writes into an argument, or into what it reads outside")
+                held.extend(twin.held)
+                return outs
+            finally:
+                twin.forget()
+
+        avals = [aval_of(x) for x in self.read.leaves]
+        traced = trace(flat, avals, self.name, "jit", True)
+        if not all([type(x) is np.ndarray for x in traced.captured]):
+            raise Refused("it reads values of another trace, or on a device")
+        return traced, held
 
 
 def _outputs(leaves: Sequence[PyTree], has_aux: bool) -> tuple[list[int | Constant], list[PyTree]]:
@@ -239,24 +272,11 @@ def _outputs(leaves: Sequence[PyTree], has_aux: bool) -> tuple[list[int | Consta
     return places, values
 
 
-def _tracers(leaves: Sequence[PyTree]) -> list[Tracer]:
-    return [x for x in leaves if isinstance(x, Tracer)]
-
-
 def _finite(values: Sequence[PyTree]) -> PyTree:
     """Whether all numbers with a fraction are finite."""
     numbers = [x for x in values if isinstance(x, (Tracer, np.ndarray)) and x.dtype.kind in "fc"]
     tests = [np.all(np.isfinite(x)) for x in numbers]
     return functools.reduce(np.logical_and, tests, np.True_)
-
-
-def _has_unknown_loops(program: Program) -> bool:
-    """Whether it is computed how many steps a loop has, or how large an integer is."""
-    return any([
-        eqn.prim is prims.while_ or (eqn.prim is prims.convert and _is_integer(eqn.outputs[0].aval))
-        for part in subprograms(program)
-        for eqn in part.eqns
-    ])  # fmt: skip
 
 
 def _check_integers(program: Program) -> None:

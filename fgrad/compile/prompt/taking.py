@@ -17,6 +17,7 @@ The native call looks at shapes and dtypes of arrays, and at the types of number
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from types import FunctionType, ModuleType
 
@@ -99,6 +100,8 @@ class _Writer:
             x = fun.__globals__.get(word, MISSING)
             if x is MISSING:
                 self.need(f"{word!r} not in {scope}")
+                same = self.held(reads.builtins[word])
+                self.need(f"{self.held(builtins)}.{word} is {same}")
             elif isinstance(x, ModuleType):
                 self.need(f"{scope}.get({word!r}) is {self.held(x)}")
             else:
@@ -107,6 +110,9 @@ class _Writer:
             cells = self.new(f"{name}.__closure__")
             for k, cell in enumerate(fun.__closure__):
                 self.value(cell.cell_contents, f"{cells}[{k}].cell_contents")
+        for word, names, held in reads.paths:
+            owner = self.held(reads.modules[word])
+            self.need(f"{owner}.{'.'.join(names)} is {self.held(held)}")
         for part in ("__defaults__", "__kwdefaults__"):
             given = getattr(fun, part)
             if given:
@@ -128,7 +134,7 @@ def taker(fun: FunctionType, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
     found = "".join([f"{leaf}, " for leaf in writer.leaves])
     text = (
         f"def take(fun, args, kwargs):\n  try:\n{body}\n    return ({found})\n"
-        "  except (KeyError, ValueError):\n    return None\n"
+        "  except (KeyError, ValueError, AttributeError):\n    return None\n"
     )
     exec(compile(text, f"{__file__}: take", "exec"), writer.scope)
     return writer.scope["take"]  # type: ignore[return-value]
