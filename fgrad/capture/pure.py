@@ -138,9 +138,6 @@ class _Look:
         parts = list(_parts(function))
         self.made = _made_functions(function)
         self.lists = _made_lists(parts)
-        unread = _unread(function, parts)
-        if unread:
-            yield f"it computes {unread}, which nothing reads"
         for node in parts:
             why = self.reason(node)
             if why:
@@ -243,22 +240,6 @@ def _made_lists(parts: list[ast.AST]) -> set[str]:
         elif isinstance(node, (ast.AnnAssign, ast.For, ast.comprehension)):
             other |= _bound(node.target)
     return made - other
-
-
-def _unread(function: ast.AST, parts: list[ast.AST]) -> str:
-    """What is computed for nothing: compiled code would leave it out, with the error that it may
-    raise."""
-    for node in parts:
-        if isinstance(node, ast.Expr) and not isinstance(node.value, (ast.Call, ast.Constant)):
-            return ast.unparse(node.value)
-    names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
-    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
-    for node in parts:
-        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant):
-            unread = _bound(*node.targets) - read
-            if unread == _bound(*node.targets):
-                return min(unread)
-    return ""
 
 
 def _bound(*targets: ast.AST) -> set[str]:

@@ -1,24 +1,26 @@
 """L5. Calls of `grad(f)` and its kin at the prompt: interpreted until that has cost as much as
 compiling would, then compiled.
 
-    at the first calls          the time of each is added up, by the code of f
-    after `LOOK` seconds        f is looked into, once (capture/pure.py)
-    from then on                times are added up by what a call depends on (`outside`)
-    after as long as it takes   the call is compiled, and compared with the interpreted one
+    at the first calls      what each costs is added up, by the code of f
+    after `LOOK` seconds    f is looked into, once (capture/pure.py)
+    from then on            costs are added up by what a call depends on (`outside`)
+    after as long as        the call is compiled, and compared with the interpreted one
+    compiling takes
 
-Any doubt, error, number that is not finite, and setting for debugging leads to the interpreter.
+Costs are told by the equations that were recorded, not by a clock: a program that runs again
+compiles at the same call, and gives the same bits.  Any doubt, error, number that is not finite,
+and setting for debugging leads to the interpreter.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from threading import Lock
-from time import perf_counter
 from types import CodeType, FunctionType
 
 import numpy as np
 
+from fgrad.base.fork_locks import Locked
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import COMPILED, Recipe, Transformed, label_of
 from fgrad.base.pickling import at_prompt as declared
@@ -28,6 +30,7 @@ from fgrad.compile.prompt.program import Compiled, Form, compiled_call, same_res
 from fgrad.compile.prompt.taking import Take, taker
 from fgrad.config import config
 from fgrad.trace import innermost
+from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import PyTree
 
 LOOK = 0.02  # seconds that calls of a function take before it is looked into
@@ -36,28 +39,42 @@ MOST_KINDS = 64  # of calls of one function
 MOST_COMPILED = 16
 MOST_SHORT = 4
 PATIENCE = 8  # calls in a row that must be interpreted after all, before all are
-FIXED, FACTOR = 0.045, 12.0  # compiling takes FIXED s and FACTOR calls (docs/design/decisions.md)
 ALWAYS = 2  # the setting: compile at the second call
+
+
+class Cost(NamedTuple):
+    """What a call costs, by the equations that it recorded, see docs/design/decisions.md."""
+
+    equations: int
+    elements: int = 0  # of the arrays that it reads
+
+    @property
+    def seconds(self) -> float:
+        """Interpreting it."""
+        return 25e-6 + self.equations * (4.5e-6 + 0.5e-9 * self.elements)
+
+    @property
+    def compiling(self) -> float:
+        """Compiling it, with a compiler that is not loaded yet."""
+        return 0.09 + 0.1e-3 * self.equations
 
 
 class Kind:
     """Calls of one function that depend on the same, but for numbers."""
 
-    __slots__ = ("calls", "compiled", "failed", "seconds", "unchecked", "why")
+    __slots__ = ("compiled", "failed", "seconds", "unchecked", "why")
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.calls = 0
         self.unchecked: Compiled | None = None  # not yet compared with the interpreter
         self.compiled: Compiled | None = None
         self.failed = 0  # calls in a row that had to be interpreted
         self.why = ""  # such calls are never compiled
 
-    def pays(self) -> bool:
-        """Whether these calls have taken as long as compiling would."""
-        if config.eager_compile == ALWAYS:
-            return self.calls > 0
-        return self.seconds > FIXED + FACTOR * self.seconds / max(self.calls, 1)
+    def pays(self, cost: Cost) -> bool:
+        """Whether these calls, of which one more has a cost, have taken as long as compiling."""
+        before, self.seconds = self.seconds, self.seconds + cost.seconds
+        return before >= (0.0 if config.eager_compile == ALWAYS else cost.compiling) and before > 0
 
     def note_failure(self) -> None:
         """A compiled call had to be interpreted."""
@@ -108,7 +125,7 @@ class History:
 
 
 _HISTORIES: dict[int, History] = {}  # by the identity of the code
-_COMPILING = Lock()
+_COMPILING = Locked()
 
 
 def at_prompt(made: Transformed, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> PyTree:
@@ -127,9 +144,8 @@ def at_prompt(made: Transformed, args: tuple[PyTree, ...], kwargs: dict[str, PyT
     if history.why:
         return made.fun(*args, **kwargs)
     if history.seconds < LOOK and config.eager_compile != ALWAYS:
-        start = perf_counter()
-        result = made.fun(*args, **kwargs)
-        history.seconds += perf_counter() - start
+        result, cost = interpreted(made, args, kwargs)
+        history.seconds += cost.seconds
         return result
     try:
         read = key_and_leaves(fun, args, kwargs)
@@ -142,6 +158,16 @@ def at_prompt(made: Transformed, args: tuple[PyTree, ...], kwargs: dict[str, PyT
 
 
 declared.provide(at_prompt)
+
+
+def interpreted(
+    made: Transformed, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
+) -> tuple[PyTree, Cost]:
+    """The interpreted result of a call, and what it cost."""
+    state = THREAD.state
+    before = state.recorded
+    result = made.fun(*args, **kwargs)
+    return result, Cost(state.recorded - before)
 
 
 def _is_like(short: Short, recipe: Recipe, fun: FunctionType) -> bool:
@@ -266,17 +292,18 @@ class _Looked(NamedTuple):
                 self.learn()
                 return compiled.result(outs)
             return self.made.fun(*self.args, **self.kwargs)
-        start = perf_counter()
-        result = self.made.fun(*self.args, **self.kwargs)
-        kind.seconds += perf_counter() - start
-        if not kind.why and kind.pays() and _COMPILING.acquire(blocking=False):
+        result, cost = interpreted(self.made, self.args, self.kwargs)
+        if kind.why:
+            return result
+        elements = sum([x.size for x in self.read.leaves if type(x) is np.ndarray])
+        pays = kind.pays(cost._replace(elements=elements))
+        if pays and _COMPILING.lock.acquire(blocking=False):
             try:
                 self.compile(result)
             except Refused as refused:
                 kind.why, kind.unchecked = str(refused), None
             finally:
-                _COMPILING.release()
-        kind.calls += 1
+                _COMPILING.lock.release()
         return result
 
     def compile(self, result: PyTree) -> None:
