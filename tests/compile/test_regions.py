@@ -137,3 +137,41 @@ def test_effects_keep_their_order_around_regions(rng: np.random.Generator) -> No
     found = compiled(*args)
     assert seen == ["first", "second"]
     np.testing.assert_allclose(found, f(*args), rtol=1e-9)
+
+
+def test_batches_that_meet_outside_have_lanes_of_their_own(rng: np.random.Generator) -> None:
+    def f(a: Any, b: Any) -> Any:
+        x, y = [np.cross(v, np.roll(np.sin(v), 1, axis=1)) for v in (a, b)]
+        x, y = [np.cross(v, v[:, ::-1]) + np.sum(v, axis=1, keepdims=True) for v in (x, y)]
+        return x, y.T, np.sort(x + y, axis=0)
+
+    a, b = rng.normal(size=(2, 130, 3))
+    for found, right in zip(fgrad.jit(f)(a, b), f(a, b), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [9, 14])
+def test_unrolled_scalars_are_few_kernels(n: int, rng: np.random.Generator) -> None:
+    def cholesky(a: Any) -> Any:
+        rows: list[list[Any]] = []
+        for i in range(n):
+            rows.append([])
+            for j in range(i + 1):
+                s = a[i, j]
+                for k in range(j):
+                    s = s - rows[i][k] * rows[j][k]
+                rows[i].append(np.sqrt(s) if i == j else s / rows[j][j])
+        return np.stack([x for row in rows for x in row])
+
+    a = rng.normal(size=(n, n))
+    a = a @ a.T + n * np.eye(n)
+    factor = np.linalg.cholesky(a)[np.tril_indices(n)]
+    np.testing.assert_allclose(fgrad.jit(cholesky, capture=False)(a), factor, rtol=1e-10)
+    weights = rng.normal(size=factor.shape)
+
+    def loss(a: Any) -> Any:
+        return np.sum(weights * cholesky(a))
+
+    found = fgrad.jit(fgrad.grad(loss), capture=False)(a)
+    np.testing.assert_allclose(found, fgrad.grad(loss)(a), rtol=1e-8, atol=1e-12)
+    assert kernels_of(cholesky, a) <= 6

@@ -26,6 +26,9 @@ Axis = tuple[Var, int]
 Prepare = Callable[[Program], Program]
 
 
+FEWEST_PLACES = 64  # of an axis of equations that is worth lanes
+
+
 class LaneWhile(NamedTuple):
     """A while loop over lanes: `go` and `body` both take the body's constants and the carry; `go`
     says for each lane whether it goes on, and the body changes nothing where it does not.
@@ -46,6 +49,9 @@ class Lanes(NamedTuple):
     axes: dict[Var, dict[int, int]]
     extents: tuple[int, ...]
     loops: dict[int, LaneWhile]
+
+
+NO_LANES = Lanes({}, (), {})
 
 
 def find_lanes(eqn: Eqn, prepare: Prepare, used: Sequence[Var]) -> Lanes | None:
@@ -81,15 +87,18 @@ def walk_of(eqn: Eqn) -> Walk:
 
 
 def body_lanes(body: Program) -> Lanes:
-    """The longest axis that all results of a program have and no equation of it mixes, as lanes."""
+    """The longest axis that all results of a program have and no equation of it mixes, as lanes;
+    none if there is no long one."""
     search = _Search(_itself, False)
     search.program(body)
     outputs = [a for a in body.outputs if isinstance(a, Var)]
     whole = search.lanes(outputs)
-    if whole is None or len(outputs) < len(body.outputs):
-        return Lanes({}, (), {})
+    if whole is None or max(whole.extents) < FEWEST_PLACES:
+        return NO_LANES
     longest = max(range(len(whole.extents)), key=lambda k: whole.extents[k])
     axes = {v: {k: 0 for k, n in own.items() if n == longest} for v, own in whole.axes.items()}
+    if not all([axes.get(v) for v in outputs]):
+        return NO_LANES
     return Lanes({v: own for v, own in axes.items() if own}, (whole.extents[longest],), {})
 
 

@@ -35,7 +35,7 @@ from fgrad.compile.loops.control import (
     write_scan,
     write_while,
 )
-from fgrad.compile.loops.find_batch_axes import Lanes, body_lanes, find_lanes
+from fgrad.compile.loops.find_batch_axes import NO_LANES, Lanes, body_lanes, find_lanes
 from fgrad.compile.loops.prepare import prepared
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loops.writer import LoopBuilder, LoopWriter
@@ -77,8 +77,7 @@ def loop_steps(
     if lanes is not None and math.prod(lanes.extents) >= FEWEST_LANES:
         full = [v for v in wanted if len(lanes.axes.get(v, {})) == len(lanes.extents)]
         both = [full, [v for v in wanted if v not in full]]
-        plain = Lanes({}, (), {})
-        parts = [(lanes, both[0]), (plain, both[1])] if both[1] else [(lanes, both[0])]
+        parts = [(lanes, both[0]), (NO_LANES, both[1])] if both[1] else [(lanes, both[0])]
         steps = _kernels(eqn, defined, parts, constant, schedule)
         if steps is not None:
             return steps
@@ -87,7 +86,7 @@ def loop_steps(
         steps = _kernels(eqn, defined, [(steps_are_lanes, wanted)], constant, schedule)
         if steps is not None:
             return steps
-    return _kernels(eqn, defined, [(Lanes({}, (), {}), wanted)], constant, schedule)
+    return _kernels(eqn, defined, [(NO_LANES, wanted)], constant, schedule)
 
 
 def _lanes_of_steps(eqn: Eqn) -> Lanes | None:

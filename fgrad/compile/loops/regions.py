@@ -17,26 +17,31 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
 from fgrad.compile.fuse.partition import Fusion, fuse
-from fgrad.compile.loops.find_batch_axes import Axis, Walk, walk_of
+from fgrad.compile.loops.find_batch_axes import FEWEST_PLACES, Axis, Walk, walk_of
 from fgrad.compile.loops.rules import RULES
 from fgrad.compile.loops.writer import KINDS, MOST_CELLS, MOST_CODE, WIDE
+from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import cost_of, is_ordered
 from fgrad.ops import primitives as prims
 
 REGION = "<region>"  # the name of a body, which has no regions if it is too large for a kernel
-FEWEST_PLACES = 64  # of an axis that is worth lanes
 FEWEST_EQNS = 8  # of a region
 FEWEST_GROUPS = 4  # kernels that a region replaces
 FEW_CELLS = 64  # of an array for each place
 MOST_BODY = 0.9 * MOST_CODE / WIDE  # instructions of a region
 
-Region = tuple[Axis, int, int]  # the class of the lanes' axes, level, part
+FEW_NUMBERS = 4  # of an array whose elements are computed one by one, beside no lanes
+FEWEST_SCALARS = 64  # equations on them that are a region
+MOST_SCALARS = 800  # instructions of one: LLVM takes longer for each of more
+
+NO_AXIS: Axis = (Var(Aval((1,), INT64)), 0)  # stands for the axis of equations on few numbers
+Region = tuple[Axis, int, int, int]  # the class of the lanes' axes, level, part, component
 
 
 def gather_regions(program: Program, fused: Callable[[Program], Fusion] = fuse) -> Program:
@@ -45,7 +50,8 @@ def gather_regions(program: Program, fused: Callable[[Program], Fusion] = fuse) 
     Arguments:
         fused: `fuse`, or what keeps its result for those who ask again.
     """
-    if program.name == REGION or sum([_is_short(eqn) for eqn in program.eqns]) < FEWEST_EQNS:
+    short = sum([_is_short(eqn) for eqn in program.eqns])
+    if program.name == REGION or (short < FEWEST_EQNS and len(program.eqns) < FEWEST_SCALARS):
         return program
     found = all_regions(program)
     worth = _worth(program, found, fused) if found else None
@@ -108,12 +114,34 @@ class _Search:
                 continue
             level = max([at if axis == lanes else at + 1 for axis, at, _ in given], default=1)
             part = max([p for axis, at, p in given if (axis, at) == (lanes, level)], default=0)
-            while sizes.get((lanes, level, part), 0.0) > MOST_BODY:
+            most = MOST_SCALARS if lanes is NO_AXIS else MOST_BODY
+            while sizes.get((lanes, level, part, 0), 0.0) > most:
                 part += 1
-            region = found[k] = (lanes, level, part)
+            region = found[k] = (lanes, level, part, 0)
             sizes[region] = sizes.get(region, 0.0) + _size(eqn, lanes[0].aval.shape[lanes[1]])
-            levels.update(dict.fromkeys(eqn.outputs, region))
-        return found
+            levels.update(dict.fromkeys(eqn.outputs, region[:3]))
+        return self._connected(found)
+
+    def _connected(self, found: Mapping[int, Region]) -> dict[int, Region]:
+        """The regions with those over lanes cut into what is connected by values: their lanes are
+        found again from the axes that their own equations join."""
+        numbers = {
+            v: k for k, eqn in enumerate(self.program.eqns) for v in eqn.outputs if k in found
+        }
+        first: dict[int, int] = {}
+
+        def root(k: int) -> int:
+            while (above := first.get(k, k)) != k:
+                first[k] = first.get(above, above)
+                k = above
+            return k
+
+        for k, region in found.items():
+            for atom in self.program.eqns[k].inputs:
+                n = numbers.get(atom)  # type: ignore[call-overload]
+                if n is not None and found[n] == region:
+                    first[root(k)] = root(n)
+        return {k: (*r[:3], 0 if r[0] is NO_AXIS else root(k)) for k, r in found.items()}
 
     def _forget_double(self) -> None:
         """Without the classes of which an array has two axes."""
@@ -136,6 +164,8 @@ class _Search:
             if r not in mixed and r not in self.double and _is_narrow(eqn, walk, out, own.index(r))
         ]  # fmt: skip
         shared = [r for r in fitting if r in above]
+        if not own and _is_scalar(eqn):
+            return NO_AXIS
         return max(shared or fitting, key=lambda r: r[0].aval.shape[r[1]], default=None)
 
 
@@ -174,6 +204,15 @@ def _is_narrow(eqn: Eqn, walk: Walk, out: Var, place: int) -> bool:
     return True
 
 
+def _is_scalar(eqn: Eqn) -> bool:
+    """Whether an equation computes a few numbers, or moves some more."""
+    size, prim = eqn.outputs[0].aval.size, eqn.prim
+    read = max([a.aval.size for a in eqn.inputs], default=1)
+    if prim.movement is not None:
+        return size <= FEW_CELLS and (read <= MOST_CELLS or prim in (prims.index, prims.slice))
+    return size <= FEW_NUMBERS and read <= FEW_CELLS and (prim.elementwise or prim.fold is not None)
+
+
 def _size(eqn: Eqn, extent: int) -> float:
     """The instructions of an equation, roughly."""
     cells = max([a.aval.size for a in (*eqn.inputs, *eqn.outputs)]) // extent
@@ -191,13 +230,25 @@ def _size(eqn: Eqn, extent: int) -> float:
 def _worth(
     program: Program, found: Mapping[int, Region], fused: Callable[[Program], Fusion]
 ) -> dict[int, Region]:
-    """The regions that keep more numbers in registers than they read and write as lanes."""
-    numbers = {v: k for k, eqn in enumerate(program.eqns) for v in eqn.outputs}
+    """The regions whose kernels are worth it: those of many equations on few numbers, whose fused
+    kernels would compute again what several read, and lanes with few reads and writes."""
     counts: dict[Region, int] = {}
     for region in found.values():
         counts[region] = counts.get(region, 0) + 1
-    if max(counts.values()) < FEWEST_EQNS:
-        return {}
+    scalars = {r for r, n in counts.items() if r[0] is NO_AXIS and n >= FEWEST_SCALARS}
+    others = {r: n for r, n in counts.items() if r[0] is not NO_AXIS and n >= FEWEST_EQNS}
+    worth = scalars | (_kept_in_registers(program, found, others, fused) if others else set())
+    return {k: region for k, region in found.items() if region in worth}
+
+
+def _kept_in_registers(
+    program: Program,
+    found: Mapping[int, Region],
+    counts: Collection[Region],
+    fused: Callable[[Program], Fusion],
+) -> set[Region]:
+    """The regions that keep more numbers in registers than they read and write as lanes."""
+    numbers = {v: k for k, eqn in enumerate(program.eqns) for v in eqn.outputs}
     kept: dict[Region, int] = {}  # elements that fused kernels would keep in memory
     groups: dict[Region, int] = {}
     for group in fused(program).groups:
@@ -207,14 +258,11 @@ def _worth(
             groups[region] = groups.get(region, 0) + 1
             kept[region] = kept.get(region, 0) + sum([v.aval.size for v in group.outputs])
     moved = _moved(program, found)
-    worth = {
+    return {
         region
-        for region, count in counts.items()
-        if count >= FEWEST_EQNS
-        and groups.get(region, 0) >= FEWEST_GROUPS
-        and kept[region] >= 2 * moved[region]
+        for region in counts
+        if groups.get(region, 0) >= FEWEST_GROUPS and kept[region] >= 2 * moved.get(region, 0)
     }
-    return {k: region for k, region in found.items() if region in worth}
 
 
 def _moved(program: Program, found: Mapping[int, Region]) -> dict[Region, int]:
@@ -260,7 +308,8 @@ def with_regions(program: Program, found: Mapping[int, Region]) -> Program:
         if own is None:
             units.append(eqn)
         elif eqn is own[-1]:
-            units.append(whole.equation(own, [v for e in own for v in e.outputs if v in read]))
+            results = [v for e in own for v in e.outputs if v in read]
+            units += [whole.equation(own, results)] if results else []
     eqns = _in_order(units)
     return program.replace(eqns=tuple(eqns), made_by="regions")
 
@@ -283,7 +332,8 @@ class _Bodies:
                 return env.get(atom, atom)  # type: ignore[call-overload]
             made = self.defined.get(atom)
             if made is not None and _is_copied(made):
-                return copied(made)
+                env[atom] = copied(made)
+                return env[atom]
             axes = tuple([b for a, b in walk.kept if a[0] is atom and _is_long(a)])
             return inputs.setdefault((atom, axes), Var(atom.aval))
 

@@ -51,7 +51,11 @@ def elementwise(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
         if merged is not None:
             return [merged]
     shape, dtype = w.shape(eqn.outputs[0]), eqn.outputs[0].aval.dtype
-    operands = [np.broadcast_to(w.operand(a), shape) for a in eqn.inputs]
+    operands = [w.operand(a) for a in eqn.inputs]
+    if not shape:
+        assert eqn.prim.scalar is not None
+        return [np.array(scalar_rule(w, eqn.prim.scalar, dtype)(*map(int, operands)), np.int64)]
+    operands = [np.broadcast_to(x, shape) for x in operands]
     varies = [
         slice(None) if any([x.strides[k] for x in operands]) else slice(0, 1)
         for k in range(len(shape))

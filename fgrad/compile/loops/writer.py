@@ -54,6 +54,7 @@ class LoopBuilder(KernelBuilder):
         super().__init__({}, {}, {})
         self.dtypes: dict[int, np.dtype] = {}
         self.acc_dtypes: dict[str, np.dtype] = {}
+        self.buffer_dtypes: dict[str, np.dtype] = {}
         self.size = 0.0  # of the code, in instructions
 
     def accumulator(self, op: str, dtype: np.dtype, start: object) -> str:
@@ -78,12 +79,17 @@ class LoopBuilder(KernelBuilder):
     def _emit(self, key: object, depth: int, make: Callable[[int], Statement]) -> int:
         def typed(id: int) -> Statement:
             s = make(id)
-            buffers = {b.name: b for b in self.buffers} if isinstance(s, Load) else {}
-            self.dtypes[id] = buffers[s.buffer].dtype if isinstance(s, Load) else s.dtype  # type: ignore[union-attr]
+            self.dtypes[id] = self._held(s.buffer) if isinstance(s, Load) else s.dtype  # type: ignore[union-attr]
             self.size += max(1.0, weight(s))
             return s
 
         return super()._emit(key, depth, typed)
+
+    def _held(self, buffer: str) -> np.dtype:
+        """The dtype of what a buffer holds."""
+        for new in self.buffers[len(self.buffer_dtypes) :]:
+            self.buffer_dtypes[new.name] = new.dtype
+        return self.buffer_dtypes[buffer]
 
     def widen(self, dtype: np.dtype) -> None:
         """Make the loop that was closed last one of vectors."""
