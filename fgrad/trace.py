@@ -489,7 +489,6 @@ class Builder:
 
     def release(self) -> None:
         """Drop the records, so that no reference cycle keeps arrays alive."""
-        self.state.recorded += len(self.records)
         self.records = []
         self.captures = {}
         self.inputs = []

@@ -29,8 +29,10 @@ def scanned(traced: TracedProgram, count: int, start: Sequence[Value]) -> list[V
     return _merged(outs, start, kept, changed)
 
 
-def looped(test: TracedProgram, traced: TracedProgram, start: Sequence[Value]) -> list[Value]:
-    """The last values of what is carried, for as long as a test holds."""
+def looped(
+    test: TracedProgram, traced: TracedProgram, start: Sequence[Value], most: int | None = None
+) -> list[Value]:
+    """The last values of what is carried, for as long as a test holds, `most` steps if known."""
     program, kept, changed = _split(traced)
     constants = [start[k] for k in kept]
     outs = equations.while_loop(
@@ -39,6 +41,7 @@ def looped(test: TracedProgram, traced: TracedProgram, start: Sequence[Value]) -
         [*test.captured, *constants],
         [*traced.captured, *constants],
         [start[k] for k in changed],
+        max_steps=most,
     )
     return _merged(outs, start, kept, changed)
 

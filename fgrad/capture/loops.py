@@ -20,6 +20,7 @@ from fgrad.base.frames import is_defect
 from fgrad.capture.aliases import is_some
 from fgrad.capture.branches import if_, raised_here
 from fgrad.capture.iteration import Steps, steps_of
+from fgrad.capture.limits import counting, most_of
 from fgrad.capture.loop_equations import looped, scanned
 from fgrad.capture.notes import note
 from fgrad.capture.state import Again, Cells, Outcome, Peel, Plan, is_internal
@@ -191,6 +192,7 @@ class _Rolled:
         self.start = cells.get()
         self.name = body.__code__.co_name
         self.count = None if steps is None else steps.known_count()
+        self.most = None if steps is None else most_of(steps.count)
         self.surely = self.count is not None
         self.peels = self.count is not None and stop is None
         self.ended = False  # whether the steps that were taken alone were all
@@ -262,8 +264,10 @@ class _Rolled:
             outcome = found["outcome"] = plan.outcome(inner, entered)
             return [strong(index) + 1, *outcome.numbers]
 
-        steps = self.count or 0
-        traced = _traced(plan, roots, step, self.name, self.what, not self.surely, steps=steps)
+        steps, counts = self.count or 0, (self.first, self.most)
+        traced = _traced(
+            plan, roots, step, self.name, self.what, not self.surely, steps=steps, counts=counts
+        )
         outcome: Outcome = found["outcome"]
         plan.restore()
         count = None if self.count is None else self.count - self.first
@@ -273,7 +277,8 @@ class _Rolled:
         if self.stop is None and count is not None:
             outs = scanned(traced, count, start)
         else:
-            outs = looped(self._test(plan, roots, traced), traced, start)
+            most = None if self.most is None else max(self.most - self.first, 0)
+            outs = looped(self._test(plan, roots, traced), traced, start, most)
         note("rolled", _carried(plan, roots))
         finish(plan, outcome, outs[1:], roots, self.surely)
         return True
@@ -415,6 +420,7 @@ def _traced(
     indexed: bool = True,
     steps: int = 0,
     like: TracedProgram | None = None,
+    counts: tuple[int, int | None] = (0, None),
 ) -> TracedProgram:
     """A step as a program of the number of the step, what is carried by value, and the arrays.
 
@@ -423,6 +429,7 @@ def _traced(
         writes: whether the new arrays are results.
         steps: how many steps there are, if that is known.
         like: the body, if this is the condition of its loop.
+        counts: the first number of a step, and what all are less than.
     """
     avals = [varying(aval_of_value(x), varies(x)) for x in plan.numbers()]
     written = [root.aval.strong() for root in roots]
@@ -434,7 +441,10 @@ def _traced(
             builder.catches, THREAD.state.closed = True, builder
         index, rest = (inputs[0], inputs[1:]) if indexed else (None, inputs)
         given = [x.handle() for x in rest[: len(avals)]]
-        with Body(builder, roots, rest[len(avals) :]) as inner:
+        with (
+            counting(builder, *counts),
+            Body(builder, roots, rest[len(avals) :]) as inner,
+        ):
             inner.entered, inner.decides = plan.unshared(given), not writes
             outs = _stepped(step, index, inner, plan.bind(given), catches)
             if writes:

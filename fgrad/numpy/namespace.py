@@ -26,14 +26,13 @@ from fgrad.typing import ArrayLike, DTypeLike
 
 Function: TypeAlias = Callable[..., object]
 
-LATER = ("fgrad.numpy.common", "fgrad.numpy.more")  # what `import fgrad` leaves for later
-deferred.update(dict.fromkeys(LATER))
+MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
+deferred[MORE] = None
 
 
 def load_all() -> None:
     """Load the functions that `import fgrad` leaves for later: linalg, fft, sorting, ..."""
-    for module in LATER:
-        load(module)
+    load(MORE)
 
 
 def _public(name: str, target: Any, traced: Function) -> Function:
@@ -96,9 +95,8 @@ def _of_dtype(kind: type) -> Function:
 
 def _made(name: str) -> object:
     """What stands here for a dotted name of NumPy; None if that is NumPy's own."""
-    for module in () if name in CREATED else LATER:
-        if name not in TRACED:
-            load(module)
+    if name not in TRACED and name not in CREATED:
+        load_all()
     if name in OWN:
         return OWN[name]
     target, traced = TRACED.get(name, (None, None))

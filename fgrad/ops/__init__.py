@@ -2,6 +2,7 @@
 
 from fgrad.ops import (  # noqa: F401
     checked,
+    dot,
     elementwise,
     index,
     reduce,

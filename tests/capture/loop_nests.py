@@ -105,7 +105,64 @@ def sines(A: Any) -> Any:
     return np.sum(y**2)
 
 
+def cholesky(A: Any) -> Any:
+    n = A.shape[0]
+    M = A @ A.T
+    L = 0.0 * A
+    for i in range(n):
+        for j in range(i + 1):
+            t = M[i, j] + (1.0 if i == j else 0.0)
+            for k in range(j):
+                t -= L[i, k] * L[j, k]
+            if i == j:
+                L[i, j] = math.sqrt(t)
+            else:
+                L[i, j] = t / L[j, j]
+    return np.sum(L * A)
+
+
+def factors(A: Any) -> Any:
+    n = A.shape[0]
+    A = A + n * np.eye(n)
+    for i in range(n):
+        for j in range(i):
+            for k in range(j):
+                A[i, j] -= A[i, k] * A[k, j]
+            A[i, j] /= A[j, j]
+        for j in range(i, n):
+            for k in range(i):
+                A[i, j] -= A[i, k] * A[k, j]
+    return np.sum(np.sin(A))
+
+
+def triangle_written(A: Any) -> Any:
+    B = 0.0 * A
+    for i in range(1, A.shape[0]):
+        for j in range(1, i):
+            B[i, j] = 0.5 * B[i - 1, j] + 0.4 * B[i, j - 1] + A[i, j] * A[i, j]
+    return np.sum(B * A)
+
+
+def backward_rows(A: Any) -> Any:
+    n = A.shape[0]
+    B = A.copy()
+    for i in range(n - 1, -1, -1):
+        for j in range(n - 1, i, -1):
+            B[i] = B[i] - 0.3 * np.sin(B[j]) * A[i, j]
+    return np.sum(B**2)
+
+
+def swaps(A: Any) -> Any:
+    n = A.shape[0]
+    B = A.copy()
+    for i in range(n):
+        for j in range(i, n):
+            if B[i, 0] > B[j, n - 1]:
+                B[i, j], B[j, i] = B[j, i] * B[i, 0], B[i, j]
+    return np.sum(B * A)
+
+
 NESTS = [
     triangle, recurrence, rows, columns, product, branches, two_loops, one_array_twice, rosenbrock,
-    sines,
+    sines, cholesky, factors, triangle_written, backward_rows, swaps,
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
-import math
+import itertools
 import pickle
 import sys
 import warnings
@@ -109,17 +109,16 @@ def test_it_is_off_unless_it_is_asked_for(histories: dict[int, calls.History]) -
 
 
 def test_it_begins_when_interpreting_has_cost_as_much(
-    histories: dict[int, calls.History],
+    histories: dict[int, calls.History], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cost = calls.Cost(3)
-    looked = math.ceil(calls.LOOK / cost.seconds)
-    called(looked, setting=1)
+    now = itertools.count(0.0, 0.001)  # each call takes a millisecond
+    monkeypatch.setattr(calls, "perf_counter", lambda: next(now))
+    called(10, setting=1)
     (history,) = histories.values()
-    assert not history.kinds and calls.LOOK <= history.seconds < calls.LOOK + cost.seconds
-    paid = math.ceil(cost.compiling / cost.seconds)
-    called(paid - 5, setting=1)
+    assert not history.kinds and 0.009 < history.seconds < 0.011
+    called(45, setting=1)
     assert compiled_kinds(histories) == 0
-    called(8, setting=1)
+    called(45, setting=1)
     assert compiled_kinds(histories) == 1
 
 

@@ -18,6 +18,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions, is_ordered, resolve_atom, resolve_operands, use_counts
 from fgrad.ops import primitives as prims
+from fgrad.transforms.control.branch_writes import is_zero
 
 Prepare = Callable[[Program], Program]
 
@@ -196,19 +197,6 @@ class _Sums:
             into.append(Eqn(prims.add, (total, atom), Params(), (out,), root.loc, root.via))
             total = out
         return total
-
-
-def is_zero(atom: Atom, program: Program, defined: Mapping[Var, Eqn]) -> bool:
-    """Whether an array is known to hold zeros alone."""
-    while isinstance(atom, Var):
-        eqn = defined.get(atom)
-        if eqn is None:
-            known = next((x for v, x in program.consts if v is atom), None)
-            return known is not None and not np.any(known)
-        if eqn.prim is not prims.broadcast:
-            return False
-        atom = eqn.inputs[0]
-    return not np.any(atom.value)
 
 
 def start_of(eqn: Eqn, k: int) -> int | None:

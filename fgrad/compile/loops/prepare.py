@@ -19,6 +19,7 @@ from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
 from fgrad.ir.walk import is_ordered
 from fgrad.ops import primitives as prims
+from fgrad.transforms.control.branch_writes import writes_after_branches
 
 
 def prepared(program: Program) -> Program:
@@ -28,10 +29,37 @@ def prepared(program: Program) -> Program:
         found = program
         for rewrite in (inline_calls, dce, cse, legalize_complex, fold, simplify, cse, dce):
             found = rewrite(found)
+        found = loops_late(writes_after_branches(found, prepared))
         return with_counters(dce(without_unread(accumulate(found, prepared))))
 
     found = program.derived("prepared", prepare)
     return found.derived("prepared", lambda: found) if found is not program else found
+
+
+def loops_late(program: Program) -> Program:
+    """The program in which loops come after all that does not need them, so that they can begin
+    with it (`accumulate.py`)."""
+    loops = [n for n, eqn in enumerate(program.eqns) if eqn.prim.holds is Holds.LOOP]
+    if not loops or any([is_ordered(eqn) for eqn in program.eqns]):
+        return program
+    found: list[Eqn] = []
+    left: Sequence[Eqn] = program.eqns
+    while left:
+        waiting: set[Atom] = set(left[0].outputs) if left[0].prim.holds is Holds.LOOP else set()
+        later: list[Eqn] = []
+        if waiting:
+            for eqn in left[1:]:
+                if eqn.prim.holds is Holds.LOOP or not waiting.isdisjoint(eqn.inputs):
+                    waiting.update(eqn.outputs)
+                    later.append(eqn)
+                else:
+                    found.append(eqn)
+            found.append(left[0])
+            left = later
+        else:
+            found.append(left[0])
+            left = left[1:]
+    return program.replace(eqns=tuple(found))
 
 
 def with_counters(program: Program) -> Program:
@@ -75,6 +103,8 @@ def without_unread(program: Program) -> Program:
             continue
         if eqn.prim.holds is Holds.LOOP and not acts:
             eqn = _pruned(eqn, live)
+        elif eqn.prim is prims.switch and not acts:
+            eqn = _pruned_branches(eqn, live)
         live.update([a for a in eqn.inputs if isinstance(a, Var)])
         kept.append(eqn)
     return program.replace(eqns=tuple(reversed(kept)))
@@ -118,6 +148,29 @@ def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
         changes |= {"n_consts": len(consts), "n_carry": len(carries)}
     outputs = tuple([eqn.outputs[k] for k in sorted(needed)])
     return eqn._replace(inputs=tuple(operands), params=Params({**p, **changes}), outputs=outputs)
+
+
+def _pruned_branches(eqn: Eqn, live: Collection[Var]) -> Eqn:
+    """A switch with the results and operands that are needed."""
+    outs = [k for k, v in enumerate(eqn.outputs) if v in live]
+    branches = [prepared(b) for b in eqn.params["branches"]]
+    if len(outs) < len(eqn.outputs):
+        few = [b.replace(outputs=tuple([b.outputs[k] for k in outs])) for b in branches]
+        branches = [prepared(dce(b)) for b in few]
+    read = [_read(b.eqns, b.outputs) for b in branches]
+    ins = [
+        j
+        for j in range(len(eqn.inputs) - 1)
+        if any([b.inputs[j] in own for b, own in zip(branches, read, strict=True)])
+    ]
+    if len(outs) == len(eqn.outputs) and len(ins) == len(eqn.inputs) - 1:
+        return eqn
+    small = tuple([b.replace(inputs=tuple([b.inputs[j] for j in ins])) for b in branches])
+    return eqn._replace(
+        inputs=(eqn.inputs[0], *[eqn.inputs[1 + j] for j in ins]),
+        params=Params({**eqn.params, "branches": small}),
+        outputs=tuple([eqn.outputs[k] for k in outs]),
+    )
 
 
 def _read(eqns: Sequence[Eqn], outputs: Sequence[Atom]) -> set[Atom]:

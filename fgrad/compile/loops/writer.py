@@ -505,4 +505,7 @@ def _replaced(eqn: Eqn) -> Sequence[Atom]:
     p = eqn.params
     if eqn.prim is prims.scan:
         return eqn.inputs[p["n_consts"] : p["n_consts"] + p["n_carry"]]
-    return eqn.inputs[p["n_cond"] + p["n_body"] :] if eqn.prim is prims.while_ else eqn.inputs
+    if eqn.prim is prims.while_:
+        return eqn.inputs[p["n_cond"] + p["n_body"] :]
+    made = [(v.aval.shape, v.aval.dtype) for v in _overwritten(eqn)]
+    return [a for a in eqn.inputs if (a.aval.shape, a.aval.dtype) in made]

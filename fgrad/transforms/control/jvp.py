@@ -38,6 +38,7 @@ from fgrad.transforms.core.derived_programs import (
     join_supports,
     jvp_program,
 )
+from fgrad.transforms.core.merged_loops import mark_primal
 
 
 def _carry_fixpoint(body: Program, active: Mask, start: int, stop: int) -> Mask:
@@ -97,7 +98,8 @@ def _jvp_body(
     y_avals = [a.strong() for a in body.out_avals[n_carry:]]
     key = ("loop jvp", active, given, n_consts, n_carry)
     ins = [a for part in parts for a in part]
-    return _Pushing(derived_program(body, key, both, ins, "jvp"), given, kinds)
+    made = derived_program(body, key, both, ins, "jvp")
+    return _Pushing(mark_primal(made, body), given, kinds)
 
 
 def _with_tangents(values: Values, tangents: Sequence[Tangent], kinds: Kinds) -> list[Value]:

@@ -14,7 +14,7 @@ from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.traits import Cost
 from fgrad.ir.walk import definitions
 from fgrad.ops.checked import checked_p, in_range_p
-from fgrad.ops.index import scatter_p
+from fgrad.ops.index import gather_p, scatter_p
 from fgrad.trace import Value, run
 from fgrad.transforms.control.common import split_list
 from fgrad.transforms.core.derived_programs import (
@@ -29,17 +29,18 @@ VECTOR = 64  # elements from which on a division is cheaper than memory
 MOST_EQUATIONS = 256  # that one residual may take to be computed again
 
 
-def economical(programs: VjpPrograms, n_fixed: int, n_carry: int) -> VjpPrograms:
+def economical(programs: VjpPrograms, n_fixed: int, n_carry: int, reads: bool) -> VjpPrograms:
     """The same derivative with fewer residuals.
 
     Arguments:
         programs: of the body of a loop.
         n_fixed: how many of its first inputs are the same in every step.
         n_carry: how many of the following are carried, and would have to be stacked.
+        reads: whether what is read of an array that stays is read again.
     """
     forward = programs.forward
     wanted = forward.outputs[programs.results :]
-    kept = _Choice(forward, n_fixed, n_carry).kept(wanted)
+    kept = _Choice(forward, n_fixed, n_carry, reads).kept(wanted)
     if len(kept) >= len(dict.fromkeys(wanted)) and all([a in kept for a in wanted]):
         return programs
     remade = forward.replace(inputs=tuple(kept), outputs=wanted)
@@ -53,7 +54,7 @@ def economical(programs: VjpPrograms, n_fixed: int, n_carry: int) -> VjpPrograms
         return run(both, [*run(remade, saved), *cts])
 
     avals = [*[v.aval for v in kept], *programs.backward.in_avals[len(wanted) :]]
-    key = ("economical", programs.backward, n_fixed, n_carry)
+    key = ("economical", programs.backward, n_fixed, n_carry, reads)
     whole = derived_program(forward, key, backward, avals, "vjp")
     pair = whole.derived("split supports", lambda: split_supports(whole, programs.kinds))
     return programs._replace(forward=small, backward=pair[0], supports=pair[1])
@@ -62,7 +63,8 @@ def economical(programs: VjpPrograms, n_fixed: int, n_carry: int) -> VjpPrograms
 class _Choice:
     """What is kept of one program."""
 
-    def __init__(self, forward: Program, n_fixed: int, n_carry: int) -> None:
+    def __init__(self, forward: Program, n_fixed: int, n_carry: int, reads: bool) -> None:
+        self.reads = reads
         self.defined: Mapping[Var, Eqn] = definitions(forward.eqns)
         self.free: set[Var] = set(forward.inputs[:n_fixed]) | {v for v, _ in forward.consts}
         for eqn in forward.eqns:
@@ -108,6 +110,8 @@ class _Choice:
             return True
         if prim is scatter_p:
             return _is_large(eqn)
+        if prim is gather_p:
+            return self.reads and eqn.inputs[0] in self.free
         if prim.elementwise:
             limit = Cost.DIVISION if var.aval.size >= VECTOR else Cost.CHEAP
             return prim.host is None and prim.cost is not None and prim.cost <= limit

@@ -135,21 +135,28 @@ def common_kinds(each: Sequence[Kinds]) -> Kinds:
 class Pulling(NamedTuple):
     """The pullback of a step or branch: `program(*residuals, *cotangents, *bits)` gives those
     cotangents of the wanted inputs that are not known to be zero, then the bits of those that are
-    selected."""
+    selected, then the arrays that are `restored`."""
 
     program: Program
     given: Kinds  # of the cotangents of the results
     kinds: Kinds  # of those of the inputs
     avals: tuple[Aval, ...]  # of all wanted inputs
+    restored: int
 
     def __call__(self, residuals: Values, cts: Sequence[Tangent]) -> list[Tangent]:
         """The cotangents of the inputs, for those of the results."""
+        return self.restoring(residuals, cts)[0]
+
+    def restoring(
+        self, residuals: Values, cts: Sequence[Tangent]
+    ) -> tuple[list[Tangent], list[Value]]:
+        """The same, and the arrays before the step; those after it are the last residuals."""
         each = iter([v.aval for v in self.program.inputs[len(residuals) :]])
         own = [NOTHING if kind is None else next(each) for kind in self.given]
         operands = [*values_of(cts, own, self.given), *bits_of(cts, own, self.given)]
         outs = run(self.program, [*residuals, *operands])
-        n = count_of(self.kinds)[0]
-        return together(iter(outs[:n]), iter(outs[n:]), self.kinds)
+        n, last = count_of(self.kinds)[0], len(outs) - self.restored
+        return together(iter(outs[:n]), iter(outs[n:]), self.kinds), outs[last:]
 
 
 NOTHING = Aval((), BOOL)
@@ -161,7 +168,7 @@ def pulling(programs: VjpPrograms, given: Kinds) -> Pulling:
 
     def make() -> Pulling:
         dense = all([kind == DENSE for kind in given])
-        return _pulling_all(programs, given) if dense else _pulling(backward, given)
+        return _pulling_all(programs, given) if dense else _pulling(programs, given)
 
     return backward.derived(("pulling", given), make)
 
@@ -169,31 +176,34 @@ def pulling(programs: VjpPrograms, given: Kinds) -> Pulling:
 def _pulling_all(programs: VjpPrograms, given: Kinds) -> Pulling:
     backward = programs.backward
     kinds = tuple([kind and SELECTED for kind in programs.kinds])
-    outputs = there(backward.outputs, kinds)
-    program = backward.replace(outputs=(*outputs, *programs.supports.outputs))
-    return Pulling(program, given, kinds, backward.out_avals)
+    n = len(kinds)
+    outputs = there(backward.outputs[:n], kinds)
+    outputs = (*outputs, *programs.supports.outputs, *backward.outputs[n:])
+    program = backward.replace(outputs=outputs)
+    return Pulling(program, given, kinds, backward.out_avals[:n], programs.restored)
 
 
-def _pulling(backward: Program, given: Kinds) -> Pulling:
+def _pulling(programs: VjpPrograms, given: Kinds) -> Pulling:
     """A pullback is linear in the cotangents: it is pushed along those that there are."""
+    backward, n = programs.backward, len(programs.kinds)
     count = len(backward.inputs) - len(given)
     avals = [a.strong() for a in backward.in_avals]
     active = (*(False,) * count, *[kind is not None for kind in given])
     derived = jvp_program(backward, active, tuple([k for k in given if k is not None]))
     whole = join_supports(derived.program, derived.supports)
     each = iter([kind and SELECTED for kind in derived.kinds])
-    kinds = tuple([next(each) if has else None for has in derived.has_tangent])
+    kinds = tuple([next(each) if has else None for has in derived.has_tangent[:n]])
 
     def linear(*values: Value) -> Values:
         zeros = [zeros_of(a) for a in avals[count:]]
         outs = run(whole, [*values[:count], *zeros, *values[count:]])
-        return outs[len(backward.outputs) :]
+        return [*outs[len(backward.outputs) :], *outs[n : len(backward.outputs)]]
 
     own = avals[count:]
     ins = [*avals[:count], *there(own, given), *bit_avals(own, given)]
     traced = derived_program(backward, ("pulled", given), linear, ins, "vjp")
     program = restricted(traced, traced.inputs, traced.outputs)
-    return Pulling(program, given, kinds, backward.out_avals)
+    return Pulling(program, given, kinds, backward.out_avals[:n], programs.restored)
 
 
 def settled(

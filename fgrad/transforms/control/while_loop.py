@@ -67,6 +67,7 @@ from fgrad.transforms.control.selected import (
     values_of,
 )
 from fgrad.transforms.core.derived_programs import (
+    AROUND,
     DENSE,
     SELECTED,
     Mask,
@@ -159,9 +160,9 @@ def save_loop(loop: Loop, values: Values, traced: Sequence[bool]) -> tuple[tuple
     body, n = loop.body, loop.n_body
     pairs = zip(body.inputs[n:], body.outputs, strict=True)
     same = tuple([x is y for x, y in pairs])
-    inner = _settled(loop, same)
-    given = _settled_operands(loop, same, values)
-    plan = plan_of(inner, _settled_operands(loop, same, traced)[inner.n_cond :])
+    inner = settled_loop(loop, same)
+    given = settled_operands(loop, same, values)
+    plan = plan_of(inner, settled_operands(loop, same, traced)[inner.n_cond :])
     outs, left = _saving(inner, plan, given)
     changed = iter(outs)
     carry = values[loop.n_cond + n :]
@@ -185,7 +186,7 @@ def pull_loop(kept: Kept, cts: Sequence[Tangent]) -> list[Tangent]:
     return [*[None] * (loop.n_cond - sum(same)), *of_consts[:first], *carry]
 
 
-def _settled(loop: Loop, same: Mask) -> Loop:
+def settled_loop(loop: Loop, same: Mask) -> Loop:
     """The loop with carries that never change as constants of both its programs."""
     if not any(same):
         return loop
@@ -209,7 +210,7 @@ def _settled(loop: Loop, same: Mask) -> Loop:
     return body.derived(("settled", n_cond, n_body, cond), settle)
 
 
-def _settled_operands(loop: Loop, same: Mask, operands: Sequence[R]) -> list[R]:
+def settled_operands(loop: Loop, same: Mask, operands: Sequence[R]) -> list[R]:
     cc, c, k = split_list(operands, loop.n_cond, loop.n_body)
     fixed = some(k, same)
     return [*cc, *fixed, *c, *fixed, *some(k, [not is_same for is_same in same])]
@@ -232,7 +233,7 @@ def plan_of(loop: Loop, traced: Sequence[bool]) -> Plan:
         stack = max(FEWEST, min(SLOTS, BUDGET // (2 * max(size, 1)))) & ~1
         return Plan(programs, wanted, kept, again, residuals, stack - 1)
 
-    return body.derived(("while plan", n, tuple(traced)), make)
+    return body.derived(("while plan", n, tuple(traced), AROUND.restored), make)
 
 
 def _reached(loop: Loop, traced: Sequence[bool]) -> list[bool]:

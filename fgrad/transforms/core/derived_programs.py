@@ -11,7 +11,9 @@ made once, see `Program.derived`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from fgrad.base.named_tuple import NamedTuple
@@ -23,13 +25,34 @@ from fgrad.ops.shape import full
 from fgrad.trace import Builder, Tracer, Value, run, trace
 from fgrad.tracing.axes import open_axes, open_axis
 from fgrad.tracing.layouts import orders_known
+from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.core.batching import Batched, batch_aval, run_batched
+from fgrad.transforms.core.merged_loops import merged_loops
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.core.wrap import outside
 from fgrad.typing import PyTree
 
 Mask = tuple[bool, ...]
+
+
+class _Around(threading.local):
+    """What the pullback of the loop around a program does with the arrays that the loop writes."""
+
+    restored: bool | None = None  # None: there is no loop; False: each step's are kept
+
+
+AROUND = _Around()
+
+
+@contextmanager
+def within_loop(restored: bool | None) -> Generator[None]:
+    """Derive programs in a loop whose arrays are `restored`, or not."""
+    before, AROUND.restored = AROUND.restored, restored
+    try:
+        yield
+    finally:
+        AROUND.restored = before
 
 
 class JvpProgram(NamedTuple):
@@ -48,7 +71,8 @@ class JvpProgram(NamedTuple):
 class VjpPrograms(NamedTuple):
     """`forward(*inputs)` gives `results` outputs, then residuals; `backward(*residuals, *cts)`
     takes cotangents of the outputs where `takes` and gives one for each wanted input, of the
-    `kinds`, where None is always zero; `supports` gives those of selected ones."""
+    `kinds`, where None is always zero; `supports` gives those of selected ones.  Arrays that are
+    `restored` are taken before the cotangents, and given after them."""
 
     forward: Program
     backward: Program
@@ -56,6 +80,27 @@ class VjpPrograms(NamedTuple):
     takes: Mask
     supports: Program
     kinds: tuple[int | None, ...]
+    restored: int = 0
+
+
+class Restores(NamedTuple):
+    """How the pullback of a program finds arrays that its forward program has overwritten.
+
+    The program has `extra` results that `begin` gets, with the arrays after the program, in the
+    trace of the pullback; what it returns finds the arrays before the program, at the end.
+    """
+
+    extra: int
+    arrays: Sequence[Aval]
+    begin: Callable[[Sequence[Value], Sequence[Value]], Callable[[], list[Value]]]
+    trace: Callable[..., TracedProgram]
+
+
+def _nothing(_kept: Sequence[Value], _arrays: Sequence[Value]) -> Callable[[], list[Value]]:
+    return list
+
+
+NOTHING_RESTORED = Restores(0, (), _nothing, trace)
 
 
 class BatchedProgram(NamedTuple):
@@ -74,7 +119,7 @@ def derived_program(
         made_by = f"{by}({of.made_by})"
         return trace(fun, [a.strong() for a in avals], of.name, made_by).program
 
-    return of.derived((key, THREAD.state.mapped, open_axes()), derive)
+    return of.derived((key, THREAD.state.mapped, open_axes(), AROUND.restored), derive)
 
 
 def covers(mask: Sequence[bool], wanted: Sequence[bool]) -> bool:
@@ -152,7 +197,7 @@ def _jvp_program(program: Program, active: Mask, kinds: tuple[int, ...]) -> JvpP
     extra = [a for a, want in zip(avals, active, strict=True) if want]
     supports = [Aval(a.shape, BOOL) for a, kind in zip(extra, kinds, strict=True) if kind]
     ins = [*avals, *extra, *supports]
-    traced = trace(both, ins, program.name, f"jvp({program.made_by})").program
+    traced = merged_loops(trace(both, ins, program.name, f"jvp({program.made_by})").program)
     derived, supports = split_supports(traced, out_kinds)
     return JvpProgram(derived, tuple(has), supports, tuple(out_kinds))
 
@@ -219,16 +264,30 @@ def with_supports(
 
 def vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
     """The forward program with residuals, and the pullback to the inputs where `wanted`."""
-    return program.derived(("vjp", wanted, open_axes()), lambda: _vjp_programs(program, wanted))
+    key = ("vjp", wanted, open_axes(), AROUND.restored)
+    return program.derived(key, lambda: restoring_programs(program, wanted, NOTHING_RESTORED))
 
 
-def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
+def _inside(builder: Builder, x: Value) -> Value:
+    """What a result is in the enclosing trace, as that has recorded it."""
+    x = builder.lift(x)
+    if not isinstance(x, Tracer):
+        return x
+    assert x.value is not None
+    return x.value
+
+
+def restoring_programs(program: Program, wanted: Mask, restores: Restores) -> VjpPrograms:
+    """As `vjp_programs`, with arrays that the pullback restores."""
+    count = len(program.outputs) - restores.extra
+    n_arrays = len(restores.arrays)
     takes: list[bool] = []
     kinds: list[int | None] = []
     backward: list[Program] = []
 
     def forward(*values: Value) -> list[Value]:
         builder, targets, outs = _replay(program, "vjp", values, wanted)
+        outs, more = outs[:count], outs[count:]
         # Whoever runs the pullback gives zeros where it takes cotangents, so it must not take those
         # that end at a `stop_gradient`: primitives before it need not have a derivative.
         tape = Tape(builder, outs, exact=True)
@@ -237,28 +296,32 @@ def _vjp_programs(program: Program, wanted: Mask) -> VjpPrograms:
             for y in outs
         )
         results = [outside(builder, y) for y in outs]
+        kept = [_inside(builder, y) for y in more]
         builder.release()
 
-        def pullback(*cts: Value) -> list[Value]:
-            given = iter(cts)
+        def pullback(*values: Value) -> list[Value]:
+            before = restores.begin(kept, values[:n_arrays])
+            given = iter(values[n_arrays:])
             pulled = pull_selected(tape, [next(given) if t else None for t in takes])
             kinds.extend(None if ct is None else _kind(ct) for ct in pulled)
             found = [
                 zeros_of(x.aval) if ct is None else plain(ct)
                 for ct, x in zip(pulled, targets, strict=True)
             ]
-            return [*found, *_supports(pulled, kinds)]
+            return [*found, *before(), *_supports(pulled, kinds)]
 
         ct_avals = [y.aval.strong() for y, t in zip(outs, takes, strict=True) if t]
-        traced = trace(pullback, ct_avals, program.name, f"vjp({program.made_by})")
+        ins = [*restores.arrays, *ct_avals]
+        traced = restores.trace(pullback, ins, program.name, f"vjp({program.made_by})")
         backward.extend(split_supports(traced.program, kinds))
         return results + traced.captured
 
     avals = [a.strong() for a in program.in_avals]
     traced = trace(forward, avals, program.name, f"vjp({program.made_by})")
     pulling, supports = backward
-    count = len(program.outputs)
-    return VjpPrograms(traced.program, pulling, count, tuple(takes), supports, tuple(kinds))
+    return VjpPrograms(
+        traced.program, pulling, count, tuple(takes), supports, tuple(kinds), n_arrays
+    )
 
 
 def batched_program(program: Program, size: int, dims: tuple[int | None, ...]) -> BatchedProgram:

@@ -1,0 +1,100 @@
+"""L5. The most that a traced integer can be, where it is made of the counters of loops.
+
+for i in range(n):                0 <= i <= n - 1
+    for j in range(i, n - i):     at most n steps, so 0 <= j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from fgrad.base.kinds import is_any
+from fgrad.ops import primitives as prims
+from fgrad.trace import Builder, Tracer
+from fgrad.tracing.record import Record
+
+Range = tuple[int, int]
+MOST_STEPS = 200  # equations that are looked at
+_COUNTERS: list[tuple[Builder, Range]] = []  # of the loops that are being traced
+
+
+@contextmanager
+def counting(builder: Builder, first: int, most: int | None) -> Generator[None]:
+    """Trace a body whose first input counts from `first` to less than `most`."""
+    if most is None:
+        yield
+        return
+    _COUNTERS.append((builder, (first, max(first, most - 1))))
+    try:
+        yield
+    finally:
+        _COUNTERS.pop()
+
+
+def most_of(x: object) -> int | None:
+    """The most that an integer can be; None if that is not known."""
+    found = _Ranges().of(x)
+    return None if found is None else found[1]
+
+
+class _Ranges:
+    """The ranges of values of the traces that are open."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def of(self, x: object) -> Range | None:
+        """The range of a value."""
+        if is_any(x, (int, np.integer)) or (isinstance(x, np.ndarray) and not x.shape):
+            return int(x), int(x)  # type: ignore[call-overload]
+        while isinstance(x, Tracer) and isinstance(x.value, Tracer):
+            x = x.value
+        return self.at(x.builder, x.index) if isinstance(x, Tracer) else None
+
+    def at(self, builder: Builder, index: int) -> Range | None:
+        """The range of a value of a trace."""
+        self.seen += 1
+        if self.seen > MOST_STEPS:
+            return None
+        for record in reversed(builder.records):
+            if index in record.outs:
+                return self.made(builder, record)
+        for own, counted in _COUNTERS:
+            if own is builder and builder.inputs[0].index == index:
+                return counted
+        for _, given, inner, _ in builder.captures.values():
+            if inner.index == index:
+                return self.of(given)
+        return None
+
+    def made(self, builder: Builder, record: Record) -> Range | None:
+        """The range of what an equation makes."""
+        if record.prim is prims.checked:  # what fails is an error
+            first = record.operands[0]
+            return self.at(builder, first) if type(first) is int else self.of(first)
+        rule = _RULES.get(record.prim)
+        if rule is None or record.values[0].dtype.kind not in "iu":
+            return None
+        each = [self.at(builder, x) if type(x) is int else self.of(x) for x in record.operands]
+        return None if None in each else rule(*each)  # type: ignore[arg-type]
+
+
+def _mul(x: Range, y: Range) -> Range:
+    ends = [a * b for a in x for b in y]
+    return min(ends), max(ends)
+
+
+_RULES: dict[Any, Any] = {
+    prims.add: lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    prims.sub: lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    prims.mul: _mul,
+    prims.neg: lambda x: (-x[1], -x[0]),
+    prims.max: lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    prims.min: lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    prims.convert: lambda x: x,
+    prims.floor_divide: lambda x, y: (x[0] // y[0], x[1] // y[0]) if y[0] == y[1] > 0 else None,
+}
