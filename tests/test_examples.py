@@ -57,6 +57,15 @@ def test_three_stars(tmp_path: Path) -> None:
     assert (tmp_path / "three_stars.png").read_bytes()[:8] == PNG
 
 
+def test_data_parallel_in_one_process() -> None:
+    script = str(ROOT / "examples" / "data_parallel.py")
+    command = [sys.executable, script, "--simulate", "4", "--steps", "40", "--batch", "128"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, last = re.findall(r"4 places: loss (\S+) -> (\S+) in", done.stdout)[0]
+    assert float(last) < 0.7 * float(first)
+
+
 def test_sweeps() -> None:
     script = str(ROOT / "examples" / "sweeps.py")
     command = [sys.executable, script, "--processes", "2"]

@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ranks import blocks
-from ranks.launch import HERE, MISSING, must_pass, run_ranks
+from ranks.launch import HERE, MISSING, ROOT, must_pass, run_ranks
 
 from fgrad import distributed as dist
 from fgrad.distributed import P
@@ -32,6 +33,32 @@ def test_random_programs_on_a_mesh_of_two_axes() -> None:
     assert text.count("agree") == 4
 
 
+@needs_mpi
+def test_every_collective_of_every_kind_of_array() -> None:
+    assert must_pass(2, str(HERE / "rules.py"), FGRAD_CHECK="1").count("agree") == 2
+
+
+@needs_mpi
+@pytest.mark.parametrize(("data", "model"), [(2, 1), (1, 2), (2, 2)])
+def test_a_transformer_block_and_the_heat_equation(data: int, model: int) -> None:
+    text = must_pass(data * model, str(HERE / "models.py"), str(data), str(model))
+    assert text.count("as on one process") == data * model
+
+
+@needs_mpi
+def test_the_example_of_data_parallel_training(tmp_path: Path) -> None:
+    script, files = str(ROOT / "examples" / "data_parallel.py"), [tmp_path / n for n in "ab"]
+    words = (script, "--steps", "20", "--batch", "64", "--save")
+    text = must_pass(2, *words, str(files[0]))
+    found = re.search(r"2 places: loss (\S+) -> (\S+) in", text)
+    assert found and float(found[2]) < 0.8 * float(found[1])
+    command = [sys.executable, *words, str(files[1]), "--simulate", "2"]
+    subprocess.run(command, timeout=120, check=True)
+    for k in range(6):
+        a, b = [np.load(folder / f"{k}.npy") for folder in files]
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
 # What each failure prints, and whether the watching thread must find it, after LIMIT seconds.
 LIMIT = 2.0
 FAILURES: dict[str, tuple[str, bool]] = {
@@ -39,6 +66,7 @@ FAILURES: dict[str, tuple[str, bool]] = {
     "raises_in_program": (r"rank 1 of 2:.*ShapeError: .*failures.py:\d+ \(body\)", False),
     "exits": (r"rank 0 +in agreement.*\(work\).*rank 1 +has ended", True),
     "dies": ("", False),
+    "is_killed": ("", False),
     "sleeps": (
         r"rank 0 +in psum of 8 bytes .*\(sleeps\).*rank 1 +in no collective.*sleep\(60",
         True,

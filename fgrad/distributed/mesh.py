@@ -83,6 +83,11 @@ class Mesh:
         """How many places there are."""
         return math.prod([size for _, size in self.axes])
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the first rank, which prints; or has all places."""
+        return self.index is None or not any(self.index)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mesh) and (self.axes, self.index) == (other.axes, other.index)
 

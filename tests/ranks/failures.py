@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -54,6 +55,12 @@ def exits() -> None:
 def dies() -> None:
     if LAST:
         os._exit(3)
+    work(np.ones(3))
+
+
+def is_killed() -> None:
+    if LAST:
+        os.kill(os.getpid(), signal.SIGKILL)
     work(np.ones(3))
 
 

@@ -252,7 +252,8 @@ def _kept_in_registers(
     kept: dict[Region, int] = {}  # elements that fused kernels would keep in memory
     groups: dict[Region, int] = {}
     for group in fused(program).groups:
-        own = {found.get(numbers[e.outputs[0]]) for e in group.eqns if e.outputs}
+        # What `fuse` and `join` have made themselves is of no region.
+        own = {found.get(numbers.get(e.outputs[0], -1)) for e in group.eqns if e.outputs}
         region = own.pop() if len(own) == 1 else None
         if region is not None:
             groups[region] = groups.get(region, 0) + 1
