@@ -13,6 +13,7 @@ import harness
 import numpy as np
 import peers
 import pytest
+import ranks_model
 import rates
 import report
 import workloads_models
@@ -80,3 +81,13 @@ def test_eager_operation(operation: eager_table.Operation, rng: np.random.Genera
     direction = rng.normal(size=x.shape)
     slope = fgrad.jvp(lambda x: np.sum(operation.apply(np, x)), (x,), (direction,))[1]
     np.testing.assert_allclose(np.sum(g(x) * direction), slope, rtol=1e-8, atol=1e-12)
+
+
+def test_the_model_of_scaling() -> None:
+    fast, _, slow = ranks_model.NETWORKS
+    for net, least in ((fast, 0.97), (slow, 0.75)):
+        found = [ranks_model.efficiency(n, net) for n in ranks_model.NODES]
+        assert found[0] == 1.0 and found == sorted(found, reverse=True)
+        assert least < ranks_model.efficiency(64, net) < least + 0.02
+    # A ring of two sends each byte once each way, as halving does.
+    assert ranks_model.allreduce(1e6, 2, slow) == pytest.approx(60e-6 + 1e6 * slow.byte, rel=0.1)
