@@ -1,6 +1,6 @@
 """A training step on two ranks of one thread, beside one process and what it is made of.
 
-    OPENBLAS_NUM_THREADS=1 FGRAD_NUM_THREADS=1 mpiexec -n 2 python benchmarks/ranks.py
+    OPENBLAS_NUM_THREADS=1 FGRAD_NUM_THREADS=1 mpiexec -n 2 python benchmarks/ranks_step.py
 
 In turns, the least of many: the step on one rank with the whole batch, the step of each rank with
 its half alone, the sum of the gradients alone, and the step of both ranks together.
