@@ -21,6 +21,7 @@ from fgrad import numpy as fnp
 from fgrad.base.lazy_import import lazy_module
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
+from fgrad.capture.listed import LISTED
 from fgrad.capture.rounding import round_
 from fgrad.capture.values import PYTHON_NUMBERS, is_unknown, is_weak
 from fgrad.errors import ArgumentError
@@ -384,6 +385,24 @@ def _is_other_dtype(args: tuple[object, ...], kwargs: dict[str, object]) -> bool
     return any([x is not None and np.dtype(x).kind not in "biufcV" for x in found])
 
 
+def _of_lists(plain: Function) -> Function:
+    """A function of arrays, to which lists of traced values may be given."""
+
+    @functools.wraps(plain)
+    def of(*args: object, **kwargs: object) -> object:
+        return plain(*[_array_of(x) for x in args], **kwargs)
+
+    return of
+
+
+def _array_of(x: object) -> object:
+    is_list = isinstance(x, (list, tuple)) and has_tracer(x)
+    return fnp.array(x) if is_list else x
+
+
+OF_LISTS = tuple([
+    getattr(place, name) for name in LISTED for place in (np, np.linalg) if hasattr(place, name)
+])  # fmt: skip
 FILLED = frozenset([getattr(np, name) for name in FROM_VALUES if name != "asarray"])
 
 
@@ -451,6 +470,7 @@ def _table() -> dict[object, Function]:
     table |= {getattr(np, name): _values(name) for name in FROM_VALUES}
     kinds = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32",
              "uint16", "uint8", "complex128", "complex64", "bool_")  # fmt: skip
+    table |= {function: _of_lists(function) for function in OF_LISTS}
     table |= {getattr(np, name): of_dtype(getattr(np, name)) for name in kinds}
     return table | _math_table()
 

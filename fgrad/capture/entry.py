@@ -20,6 +20,7 @@ import numpy as np
 from fgrad.base.closures import contents
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.source import USERS, owner_of
+from fgrad.capture.listed import LISTED
 from fgrad.tracing import capturing
 from fgrad.tracing.capturing import rolls
 
@@ -29,6 +30,8 @@ _TESTS = ("JUMP", "FOR_ITER", "UNARY_NOT", "IS_OP", "TO_BOOL")
 _JUMPS = frozenset(
     [code for name, code in opcode.opmap.items() if any([part in name for part in _TESTS])]
 )
+_LISTS = frozenset([opcode.opmap[name] for name in ("BUILD_LIST", "BUILD_TUPLE", "LIST_APPEND")])
+_READS = frozenset([opcode.opmap["BINARY_SUBSCR"], opcode.opmap.get("BINARY_SLICE", -1)])
 _LOAD_GLOBAL = opcode.opmap["LOAD_GLOBAL"]
 _NAME_SHIFT = int(sys.version_info >= (3, 11))  # the lowest bit says what it is read for
 _FAMILIAR = frozenset({"numpy", "scipy", "fgrad", "operator"})
@@ -38,37 +41,43 @@ _MADE = frozenset({
     "ndarray", "ones", "ones_like", "zeros", "zeros_like", "bool_", "complex64", "complex128",
     "uint8", "uint16", "uint32", "uint64",
 })  # fmt: skip
-
 _PLACES = ("ndarray", "", "linalg", "fft")  # of NumPy, whose attributes are left alone
 _MOST_ITEMS = 64  # of a container that is looked through
 _DEEPEST = 3  # containers in each other that are
-_plain: dict[tuple[int, bool], tuple[CodeType, bool]] = {}
+_plain: dict[tuple[int, bool], tuple[CodeType, bool, bool]] = {}
 
 
 def is_plain(fun: FunctionType, light: bool) -> bool:
     """Whether rewriting a function would change nothing: it has no jumps (which are left alone if
-    its calls alone are rewritten), and reads nothing but familiar functions."""
+    its calls alone are rewritten, as elements of plain arrays are), and reads nothing but familiar
+    functions."""
     code = fun.__code__
     found = _plain.get((id(code), light))
     if found is None:
         if len(_plain) > 4096:
             _plain.clear()
-        found = _plain[id(code), light] = code, _is_plain(code, fun, light)
+        indexes = not (light or _READS.isdisjoint(code.co_code[::2]))
+        found = _plain[id(code), light] = code, _is_plain(code, fun, light, indexes), indexes
     given = [*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
-    held = all([_holds_familiar(cell) for cell in fun.__closure__ or ()])
-    return found[1] and held and all(map(_is_left_alone, given))
+    held = all([_holds_familiar(cell, found[2]) for cell in fun.__closure__ or ()])
+    return found[1] and held and all([_is_left_alone(value, found[2]) for value in given])
 
 
-def _is_plain(code: CodeType, fun: FunctionType, light: bool) -> bool:
+def _is_plain(code: CodeType, fun: FunctionType, light: bool, indexes: bool) -> bool:
+    """`indexes` says that elements are read: of a plain array, perhaps at a traced place."""
     if any([isinstance(c, CodeType) for c in code.co_consts]):
         return False
-    if not (light or _JUMPS.isdisjoint(code.co_code[::2])):
+    steps = code.co_code[::2]
+    if not (light or _JUMPS.isdisjoint(steps)):
+        return False
+    if not (_LISTS.isdisjoint(steps) or LISTED.isdisjoint(code.co_names)):
         return False
     read = global_names(code)
-    return all([_is_familiar(name, fun.__globals__, name in read) for name in code.co_names])
+    scope = fun.__globals__
+    return all([_is_familiar(name, scope, name in read, indexes) for name in code.co_names])
 
 
-def _is_familiar(name: str, scope: dict[str, Any], is_read: bool) -> bool:
+def _is_familiar(name: str, scope: dict[str, Any], is_read: bool, indexes: bool) -> bool:
     """Whether what a name may stand for is left alone; `is_read` says that it is more than an
     attribute, `sum` and not `np.sum`."""
     if name in _MADE:
@@ -77,7 +86,7 @@ def _is_familiar(name: str, scope: dict[str, Any], is_read: bool) -> bool:
     if name == "__class__":
         return False
     if value is not scope:
-        return _is_left_alone(value)
+        return _is_left_alone(value, indexes)
     if is_read:
         return not hasattr(builtins, name)
     # What is no attribute of NumPy's may be a method of the user's.
@@ -89,21 +98,27 @@ def _attributes(place: str) -> frozenset[str]:
     return frozenset(dir(getattr(np, place) if place else np))
 
 
-def _holds_familiar(cell: types.CellType) -> bool:
+def _holds_familiar(cell: types.CellType, indexes: bool) -> bool:
     held = contents(cell, cell)
-    return held is not cell and _is_left_alone(held)  # itself: the variable has no value yet
+    return held is not cell and _is_left_alone(
+        held, indexes
+    )  # itself: the variable has no value yet
 
 
-def _is_left_alone(value: object, depth: int = 0) -> bool:
+def _is_left_alone(value: object, indexes: bool, depth: int = 0) -> bool:
     """Whether rewriting changes no use of a value: a function of a library, a number, an array, or
     a container of these; one that may hold itself is looked at to a depth."""
-    if isinstance(value, (int, float, complex, str, np.ndarray)):
+    if isinstance(value, (int, float, complex, str)):
+        return True
+    if indexes and isinstance(value, (np.ndarray, tuple, list, dict)):
+        return False
+    if isinstance(value, np.ndarray):
         return True
     if isinstance(value, (tuple, list, dict)):
         items = value.values() if isinstance(value, dict) else value
         if depth == _DEEPEST or len(value) > _MOST_ITEMS:
             return False
-        return all([_is_left_alone(item, depth + 1) for item in items])
+        return all([_is_left_alone(item, indexes, depth + 1) for item in items])
     if not (callable(value) or isinstance(value, types.ModuleType)):
         return not hasattr(value, "__dict__")  # an object may have methods of the user's
     if getattr(value, "__name__", "") in _MADE:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from fgrad.capture.names import own_nodes
-from fgrad.capture.source import Unconvertible, no_arguments, placed
+from fgrad.capture.source import Unconvertible, copied, no_arguments, placed
 
 CAPTURE = "capture_"  # the name of the operators in rewritten code
 LEFT_ALONE = frozenset({"super", "locals", "globals", "eval", "exec", "vars", "dir"})
@@ -65,7 +66,10 @@ class Expressions(ast.NodeTransformer):
                 node.args = [load("__class__"), load(self.first)]
                 placed(node, node)
             return node
+        walks = bool(node.args) and _walks(node.args[0]) and not _shows(node.func)
         self.generic_visit(node)
+        if walks:
+            return placed(_over(node.func, *node.args, named=node.keywords), node)
         if _shows(node.func):
             node.args = [_shown(x) for x in node.args]
         node.func = placed(operator_call("called", node.func), node.func)  # type: ignore[assignment]
@@ -248,6 +252,46 @@ class Expressions(ast.NodeTransformer):
         node.decorator_list = [self.visit(d) for d in node.decorator_list]
         node.args.defaults = [self.visit(d) for d in node.args.defaults]
         return self.function(node)
+
+
+def _walks(node: ast.AST) -> bool:
+    """Whether an expression is a comprehension with one `for`, which binds no names here."""
+    if not isinstance(node, (ast.GeneratorExp, ast.ListComp)) or len(node.generators) > 1:
+        return False
+    waits = [isinstance(part, (ast.NamedExpr, ast.Await)) for part in ast.walk(node)]
+    return not node.generators[0].is_async and not any(waits)
+
+
+def _over(
+    function: ast.expr, whole: ast.expr, *rest: ast.expr, named: Sequence[ast.keyword] = ()
+) -> ast.Call:
+    """A call of a function of a comprehension, whose parts are rewritten."""
+    node: ast.expr = whole.args[0] if isinstance(whole, ast.Call) else whole  # of `made`
+    assert isinstance(node, (ast.GeneratorExp, ast.ListComp))
+    (loop,) = node.generators
+    items, loop.iter = loop.iter, load("items_")
+    test: ast.expr = ast.Constant(None)
+    if loop.ifs:
+        first, *others = [copied(x) for x in loop.ifs]
+        test = operator_call("both", first, *[later(x) for x in others]) if others else first
+        test = _of_item(test, loop.target)
+    inner: Any = copied(node.elt)
+    called = inner.func if isinstance(inner, ast.Call) else None
+    if isinstance(called, ast.Attribute) and called.attr == "made" and _walks(inner.args[0]):
+        inner = placed(_over(load("rows_"), inner), inner)
+    plain = ast.Lambda(no_arguments("items_"), whole)
+    value = _of_item(inner, loop.target)
+    call = operator_call("over", function, items, plain, test, value, *rest)
+    call.keywords = list(named)
+    return call
+
+
+def _of_item(body: ast.expr, target: ast.expr) -> ast.Lambda:
+    """`lambda item_, rows_: body`, where the item is taken apart by a target."""
+    one = ast.Tuple([load("item_")], ast.Load())
+    step = ast.comprehension(copied(target), one, [], 0)
+    made = ast.Subscript(ast.ListComp(body, [step]), ast.Constant(0), ast.Load())
+    return ast.Lambda(no_arguments("item_", "rows_"), made)
 
 
 def _is_flag(node: ast.Compare) -> bool:

@@ -14,7 +14,7 @@ from types import CodeType, FunctionType
 
 import numpy as np
 
-from fgrad.capture.calls import TABLE
+from fgrad.capture.calls import OF_LISTS, TABLE
 from fgrad.capture.expressions import CAPTURE, FRAME_READERS, LEFT_ALONE, operator_call
 from fgrad.capture.names import elements_written, own_nodes
 from fgrad.capture.rewrite import renamed
@@ -39,7 +39,7 @@ def light_code(fun: FunctionType, operator: str = "light") -> CodeType | None:
         raise Unconvertible("it is a coroutine")
     if {n.id for n in nodes if isinstance(n, ast.Name)} & FRAME_READERS:
         raise Unconvertible("it reads its own frame")
-    calls = _Calls(fun, elements_written(node.body), operator)
+    calls = _Calls(fun, node.body, operator)
     node.body = [calls.visit(s) for s in node.body]
     if not calls.count:
         return None
@@ -50,10 +50,13 @@ def light_code(fun: FunctionType, operator: str = "light") -> CodeType | None:
 class _Calls(ast.NodeTransformer):
     """Rewrites calls that may matter; functions that are made here are rewritten when called."""
 
-    def __init__(self, fun: FunctionType, written: frozenset[str], operator: str) -> None:
+    def __init__(self, fun: FunctionType, body: list[ast.stmt], operator: str) -> None:
         self.operator = operator
         self.scope, self.local = fun.__globals__, frozenset(fun.__code__.co_varnames)
-        self.written, self.count = written, 0
+        self.written, self.count = elements_written(body), 0
+        bound = [n for n in own_nodes(body) if isinstance(n, ast.Assign)]
+        targets = [t for n in bound if isinstance(n.value, _DISPLAYS) for t in n.targets]
+        self.lists = {t.id for t in targets if isinstance(t, ast.Name)}
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
         return node
@@ -85,31 +88,36 @@ class _Calls(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if self._matters(node.func):
+        named = any([isinstance(x, ast.Name) and x.id in self.lists for x in node.args])
+        lists = named or any([isinstance(x, _DISPLAYS) for x in node.args])
+        if self._matters(node.func, lists):
             self.count += 1
             node.func = _operator(self.operator, node.func)
         return node
 
-    def _matters(self, called: ast.expr) -> bool:
+    def _matters(self, called: ast.expr, lists: bool) -> bool:
+        """Whether a call may be another one in a trace; `lists` says that lists are given."""
         if isinstance(called, ast.Name):
             if called.id in LEFT_ALONE:
                 return False
             found = self.scope.get(called.id, self)
             if called.id in self.local or found is self:
                 return called.id not in _HARMLESS
-            return not _is_familiar(found)
+            return not _is_familiar(found, lists)
         if not isinstance(called, ast.Attribute):
             return True
         owner = called.value
         if isinstance(owner, ast.Name) and owner.id not in self.local:
             module = self.scope.get(owner.id)
             if isinstance(module, types.ModuleType):
-                return not _is_familiar(getattr(module, called.attr, None))
+                return not _is_familiar(getattr(module, called.attr, None), lists)
         if _is_module_path(owner, self.scope):
-            return False
+            return lists
         return called.attr not in _METHODS
 
 
+_OF_LISTS = frozenset(OF_LISTS)
+_DISPLAYS = (ast.List, ast.Tuple, ast.ListComp)
 _HARMLESS = frozenset({
     "len", "range", "enumerate", "zip", "reversed", "tuple", "abs", "slice", "getattr",
     "hasattr", "callable", "id", "repr", "str", "next", "iter", "sorted", "print", "ValueError",
@@ -117,10 +125,10 @@ _HARMLESS = frozenset({
 })  # fmt: skip
 
 
-def _is_familiar(function: object) -> bool:
+def _is_familiar(function: object, lists: bool) -> bool:
     """Whether a function does at the prompt what it should."""
     try:
-        if function in TABLE:
+        if function in TABLE and (lists or function not in _OF_LISTS):
             return False
     except TypeError:
         return False

@@ -294,11 +294,10 @@ class _Rolled:
         """Whether a few steps on few numbers are written out: they then are one expression."""
         if self.count is None or self.stop is not None or plan.live_roots():
             return False
-        operations = _operations(body)
-        if operations is None or (self.count - self.first) * operations > SHORT:
+        each, steps = operations(body), self.count - self.first
+        if each is None or steps * each > SHORT:
             return False
-        steps = self.count - self.first
-        note("unrolled", f"{steps} steps of {operations} operations, at most {SHORT} in all")
+        note("unrolled", f"{steps} steps of {each} operations, at most {SHORT} in all")
         return True
 
     def _test(self, plan: Plan, roots: Sequence[Tracer], traced: TracedProgram) -> TracedProgram:
@@ -316,7 +315,7 @@ class _Rolled:
         return found
 
 
-def _operations(body: Program) -> int | None:
+def operations(body: Program) -> int | None:
     """How many numbers a step computes, indices aside; None if it has arrays, loops or branches."""
     results = [v for eqn in body.eqns for v in eqn.outputs]
     nested = any([eqn.prim.holds in CONTROL for eqn in body.eqns])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from fgrad.capture import conditions, elements, raising
 from fgrad.capture.branches import if_
 from fgrad.capture.calls import class_of, own
+from fgrad.capture.comprehensions import over
 from fgrad.capture.convert import OPERATORS, called, captured, filled, light
 from fgrad.capture.loops import for_, while_
 from fgrad.tracing.texts import shown
 
 OPERATORS.called, OPERATORS.light, OPERATORS.filled, OPERATORS.own = called, light, filled, own
 OPERATORS.for_, OPERATORS.while_, OPERATORS.if_ = for_, while_, if_
-OPERATORS.class_ = class_of
+OPERATORS.class_, OPERATORS.over = class_of, over
 OPERATORS.slice, OPERATORS.shown = slice, shown
 for _name in ("both", "any_of", "not_", "either", "chained", "is_", "is_not"):
     setattr(OPERATORS, _name, getattr(conditions, _name))

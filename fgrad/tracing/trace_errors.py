@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from fgrad.base.frames import add_note, chain_of, entries_of
+from fgrad.base.frames import FOR_USERS, add_note, chain_of, entries_of
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import (
     USERS,
@@ -207,12 +207,21 @@ def _used() -> Row:
     return ("used", f"{used}:  {used.text()}")
 
 
+_STORE = opcode.opmap["STORE_SUBSCR"]
+
+
 def _stored_by_user() -> bool:
-    """Whether the user's code is executing an assignment `y[i] = x`."""
-    frame = user_frame()
-    if frame is None or frame.f_lasti < 0 or any(library_frames()):
+    """Whether the user's code is executing an assignment `y[i] = x`, or what stands for it."""
+    last = user_frame()
+    if last is None or any(library_frames()):
         return False
-    return frame.f_code.co_code[frame.f_lasti] == opcode.opmap["STORE_SUBSCR"]
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        acts = frame is last or frame.f_globals.get(FOR_USERS)
+        if acts and frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _STORE:
+            return True
+        frame = None if frame is last else frame.f_back
+    return False
 
 
 _LABELLED = ("pandas", "xarray", "polars")  # whose operators want plain numbers
