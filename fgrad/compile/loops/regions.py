@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -31,7 +32,7 @@ from fgrad.ir.walk import cost_of, is_ordered
 from fgrad.ops import primitives as prims
 
 REGION = "<region>"  # the name of a body, which has no regions if it is too large for a kernel
-FEWEST_EQNS = 8  # of a region
+FEWEST_EQNS = 8  # of a region that move or sum along short axes
 FEWEST_GROUPS = 4  # kernels that a region replaces
 FEW_CELLS = 64  # of an array for each place
 MOST_BODY = 0.9 * MOST_CODE / WIDE  # instructions of a region
@@ -232,11 +233,10 @@ def _worth(
 ) -> dict[int, Region]:
     """The regions whose kernels are worth it: those of many equations on few numbers, whose fused
     kernels would compute again what several read, and lanes with few reads and writes."""
-    counts: dict[Region, int] = {}
-    for region in found.values():
-        counts[region] = counts.get(region, 0) + 1
+    counts = Counter(found.values())
+    short = Counter([r for k, r in found.items() if _is_short(program.eqns[k])])
     scalars = {r for r, n in counts.items() if r[0] is NO_AXIS and n >= FEWEST_SCALARS}
-    others = {r: n for r, n in counts.items() if r[0] is not NO_AXIS and n >= FEWEST_EQNS}
+    others = {r for r, n in short.items() if r[0] is not NO_AXIS and n >= FEWEST_EQNS}
     worth = scalars | (_kept_in_registers(program, found, others, fused) if others else set())
     return {k: region for k, region in found.items() if region in worth}
 
