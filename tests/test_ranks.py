@@ -76,8 +76,8 @@ FAILURES: dict[str, tuple[str, bool]] = {
         r"they do not meet.*rank 0 .*psum\[data\] f64\[3\].*rank 1 .*pmax\[data\]",
         False,
     ),
-    "sizes": (r"their blocks differ.*rank 0 .*f64\[3\].*rank 1 .*f64\[4\]", False),
-    "dtypes": (r"their blocks differ.*rank 0 .*f64\[3\].*rank 1 .*f32\[3\]", False),
+    "sizes": (r"their arguments differ.*rank 0 .*f64\[3\].*rank 1 .*f64\[4\]", False),
+    "dtypes": (r"their arguments differ.*rank 0 .*f64\[3\].*rank 1 .*f32\[3\]", False),
     "branch": (r"rank 0 +in agreement.*rank 1 +has ended", True),
     "varying_condition": ("VaryingError: The choice of a branch varies", False),
     "others": ("VaryingError: shard_map: the result of mean varies", False),
@@ -94,6 +94,54 @@ def test_failures_end_all_ranks_and_say_why(name: str) -> None:
     assert re.search(pattern, ended.text, re.DOTALL), ended.text
     if waits:
         assert f"has waited {LIMIT:g} s" in ended.text
+
+
+@needs_mpi
+def test_what_is_the_same_everywhere_is_compared_when_all_is_checked() -> None:
+    ended = run_ranks(2, str(HERE / "failures.py"), "other_values", "5", limit=60, FGRAD_CHECK="2")
+    assert ended.status
+    assert re.search(r"their arguments differ.*holding.*dist.broadcast", ended.text, re.DOTALL)
+
+
+REFUSED = """
+import numpy as np, fgrad
+from fgrad import distributed as dist, lax
+from fgrad.distributed import P
+mesh = dist.init("mpi", axes=("data",))
+mean = lambda x: lax.pmean(np.mean(x), "data")
+f = dist.shard_map(mean, mesh=mesh, in_specs=P("data"), out_specs=P())
+"""
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("fgrad.grad(f)(np.ones(2))", "VaryingError: A derivative of a program of ranks"),
+        ("fgrad.grad(fgrad.jit(f))(np.ones(2))", "VaryingError: A derivative of a program"),
+        ("fgrad.jvp(f, (np.ones(2),), (np.ones(2),))", "VaryingError: A derivative of a program"),
+        ("fgrad.grad(lambda w: f(w * np.ones(2)))(1.0)", "VaryingError: A derivative of a program"),
+        (
+            "fgrad.vmap(f, axis_name='batch')(np.ones((2, 2)))",
+            "AxisNameError: shard_map over ranks",
+        ),
+        ("dist.init('mpi', axes=('other',))", "RankError: init: this process has another mesh"),
+        ("dist.init('mpi', axes={'data': 3})", "RankError: init: the mesh has 3 places"),
+        ("dist.init('mpi', axes=('a', 'b'))", "ArgumentError: init: axes="),
+        (
+            "dist.broadcast(1, mesh=mesh, source=4)",
+            "ShapeError: broadcast: there is no rank 4 of 1",
+        ),
+        ("lax.psum(np.ones(2), 'data')", "AxisNameError: lax.psum: there is no axis"),
+        ("print(fgrad.vmap(f)(np.arange(4.0).reshape(2, 2))); 1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_what_one_rank_refuses(call: str, words: str) -> None:
+    command = [sys.executable, "-c", REFUSED + call]
+    found = subprocess.run(command, timeout=120, capture_output=True, text=True)
+    assert found.returncode and words in found.stderr, found.stderr
+    if "print" in call:
+        assert found.stdout == "[0.5 2.5]\n"
 
 
 # --- blocks, files, keys

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+import numpy as np
+
 from fgrad.base.digest import digest
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import resolve
@@ -22,6 +24,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.walk import programs_in
 from fgrad.tracing.record import Record
+from fgrad.tracing.thread_state import is_traced
 from fgrad.typing import EqnParams
 
 
@@ -69,19 +72,28 @@ def _meetings(
 _AGREED: set[str] = set()
 
 
-def agree(name: str, arguments: Sequence[Aval], records: Sequence[Record]) -> None:
+def argument_text(x: object, is_same: bool) -> str:
+    """What ranks compare of an argument: its type; with FGRAD_CHECK=2 at the prompt also what it
+    holds, if it is said to be the same everywhere."""
+    known = is_same and config.check >= 2 and not is_traced(x)
+    held = f" holding {digest(np.ascontiguousarray(x).tobytes())[:12]}" if known else ""
+    return f"{aval_of(x)}{held}"
+
+
+def agree(name: str, arguments: Sequence[str], records: Sequence[Record]) -> None:
     """Compare what the ranks are about to do, when this rank is about to do it for the first time,
     or always with FGRAD_CHECK=2.
 
     Arguments:
         name: of the function.
-        arguments: the types of its arguments: of blocks, which are of one shape at all ranks.
+        arguments: what is compared of its arguments, see `argument_text`: blocks are of one shape
+            at all ranks.
 
     Raises:
         RankError: they would not meet.
     """
     engine = ENGINES["mpi"]
-    given = [Meeting(f"argument {k}: {aval}", "") for k, aval in enumerate(arguments)]
+    given = [Meeting(f"argument {k}: {text}", "") for k, text in enumerate(arguments)]
     meetings = [*given, *skeleton(records)]
     text = "\n".join([name, *[meeting.what for meeting in meetings]])
     key = digest(text.encode())
@@ -105,7 +117,9 @@ def _apart(plans: Sequence[tuple[str, Sequence[Meeting]]]) -> RankError:
         for a, b in zip_longest(first, other, fillvalue=Meeting("nothing", "its end")):
             if a.what != b.what:
                 rows = [_row(0, a.where, a.what), _row(rank, b.where, b.what)]
-                part = "their blocks differ" if not (a.where and b.where) else "they do not meet"
+                if "holding" in a.what:
+                    rows.append(("write", "dist.broadcast(x, mesh=mesh) for what is P(), before"))
+                part = "they do not meet" if a.where and b.where else "their arguments differ"
                 return RankError(f"{name}, a function of blocks: {part}.", (*rows, *_ADVICE))
     raise AssertionError("plans of one text have one digest")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fgrad import tree
 from fgrad.base.lazy_import import load
-from fgrad.distributed.agreement import agree
+from fgrad.distributed.agreement import agree, argument_text
 from fgrad.distributed.mesh import Mesh, P
 from fgrad.errors import AxisNameError
 from fgrad.ir.aval import aval_of, varying
@@ -83,7 +83,7 @@ def at_this_rank(
         state.axes = saved
         builder.release()
     cut = [(v, spec) for v, spec in zip(values, specs, strict=True) if v is not PASSED]
-    agree(name, [aval_of(v) for v, _ in cut], records)
+    agree(name, [argument_text(v, not spec.names) for v, spec in cut], records)
     env = {x.index: v for x, (v, spec) in zip(mapped, cut, strict=True) if spec.names}
     results = _run(records, env, outs, orders)
     given = ids_of([*[v for v, _ in cut], *[x for x in outs if not isinstance(x, Tracer)]])

@@ -97,6 +97,13 @@ def dtypes() -> None:
     sharded(lambda x: lax.psum(x, "data"))(np.ones(3, np.float32 if LAST else np.float64))
 
 
+def other_values() -> None:
+    f = dist.shard_map(
+        lambda w, x: w * total(x), mesh=mesh, in_specs=(P(), P("data")), out_specs=P()
+    )
+    f(np.ones(2) * mesh.index, np.ones(3))
+
+
 def branch() -> None:
     f = fgrad.jit(sharded(total))
     if not LAST:
