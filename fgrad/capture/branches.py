@@ -23,6 +23,7 @@ from fgrad.capture.values import (
     UNDEFINED,
     Parts,
     aval_of_value,
+    exactly,
     is_array,
     is_number,
     is_unknown,
@@ -32,17 +33,20 @@ from fgrad.capture.values import (
 )
 from fgrad.config import config
 from fgrad.errors import CaptureError, FgradError
-from fgrad.ir.aval import INT64, Aval, varying
+from fgrad.ir.aval import BOOL, INT64, Aval, varying
 from fgrad.ir.basic import BASIC
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.numpy.promote import convert
-from fgrad.ops.checked import is_raised
+from fgrad.numpy.python_numbers import exact_up_to, inexact
+from fgrad.ops import primitives as prims
+from fgrad.ops.checked import is_raised, located, overflow
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.assign import root_of
 from fgrad.tracing.budget import spend
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import Body, Written, body_of
+from fgrad.tracing.checks import checks
 from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
@@ -53,6 +57,7 @@ else:
     equations = lazy_module("fgrad.transforms.control.equations")
 
 MOST_ATTEMPTS = 60
+_EXACT = {INT64, np.dtype(np.float64)}  # NumPy's numbers of these calculate alike
 NEVER = object()  # in place of a value after a branch that has no end
 Block = Callable[[], object]
 
@@ -262,8 +267,25 @@ class _Results:
         if atom.aval.dtype == aval.dtype:
             return atom
         if isinstance(atom, Lit):
-            return Lit(atom.value.astype(aval.dtype))
-        return self._add(BASIC.convert, atom, {"dtype": aval.dtype}, aval)
+            return Lit(exactly(atom.value, aval.dtype))
+        if not aval.shape and checks():
+            atom = self._checked(atom, aval.dtype)
+        return self._add(BASIC.convert, (atom,), {"dtype": aval.dtype}, aval)
+
+    def _checked(self, x: Atom, dtype: np.dtype) -> Atom:
+        """An integer that must be one of another dtype, or a float."""
+        own = x.aval.dtype
+        if own.kind == "i" and dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            params = {"low": int(limits.min), "high": int(limits.max)}
+            error = {"error": located(overflow(dtype))}
+            return self._add(prims.in_range, (x,), params | error, x.aval)
+        most = exact_up_to(own, dtype)
+        if most is None:
+            return x
+        size = self._add(prims.abs, (x,), {}, x.aval) if own.kind == "i" else x
+        passed = self._add(prims.le, (size, Lit(own.type(most))), {}, Aval((), BOOL))
+        return self._add(prims.checked, (x, passed), {"error": located(inexact(most))}, x.aval)
 
     def _atom(self, leaf: Any, aval: Aval) -> Atom:
         if isinstance(leaf, Tracer):
@@ -273,14 +295,16 @@ class _Results:
         if leaf is UNDEFINED:
             zero = Lit(aval.dtype.type(0))
             params = {"shape": aval.shape, "dims": ()}
-            return self._add(BASIC.broadcast, zero, params, aval) if aval.shape else zero
+            return self._add(BASIC.broadcast, (zero,), params, aval) if aval.shape else zero
         var = Var(aval_of_value(leaf))
         self.consts.append((var, leaf.copy()))
         return var
 
-    def _add(self, prim: Primitive, x: Atom, params: dict[str, Any], aval: Aval) -> Var:
-        out = Var(varying(aval.strong(), x.aval.varies))
-        self.eqns.append(Eqn(prim, (x,), Params(params), (out,), resolve(here())))
+    def _add(
+        self, prim: Primitive, xs: tuple[Atom, ...], params: dict[str, Any], aval: Aval
+    ) -> Var:
+        out = Var(varying(aval.strong(), xs[0].aval.varies))
+        self.eqns.append(Eqn(prim, xs, Params(params), (out,), resolve(here())))
         return out
 
     def program(self, outs: tuple[Atom, ...]) -> TracedProgram:
@@ -393,6 +417,8 @@ def _from(a: Parts, b: Parts | None, name: str) -> _Outcome:
 def _common(a: Aval, b: Aval, name: str) -> Aval:
     if a.shape != b.shape:
         raise not_recorded(f"{name} has shape {a.shape} in one branch, and {b.shape} in the other")
+    if not a.weak and not b.weak and a.dtype != b.dtype and {a.dtype, b.dtype} != _EXACT:
+        raise not_recorded(f"{name} is {a.dtype} in one branch, and {b.dtype} in the other")
     if a.weak == b.weak:
         return Aval(a.shape, np.result_type(a.dtype, b.dtype), a.weak)
     weak, strong = (a, b) if a.weak else (b, a)

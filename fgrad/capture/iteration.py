@@ -4,6 +4,7 @@ bounds that may be traced."""
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -100,7 +101,42 @@ def range_(*args: Any) -> Any:
         raise ValueError("range() arg 3 must not be zero")
     long = stop - start if step > 0 else start - stop
     count = long if abs(step) == 1 else (long + (abs(step) - 1)) // abs(step)
-    return Steps(count, _in_range(start, step))
+    return Range(count, args, _in_range(start, step))
+
+
+class Range(Steps):
+    """A range with traced bounds: where it is more than walked, they must be known."""
+
+    def __init__(
+        self, count: Any, bounds: tuple[Any, ...], item: Callable[[object], object]
+    ) -> None:
+        super().__init__(count, item)
+        self.bounds = bounds
+
+    def known(self) -> range:
+        """The range.
+
+        Raises:
+            TracedIndexError: its bounds are traced; integers among arguments are then constants.
+        """
+        return range(*[operator.index(x) for x in self.bounds])
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.known()[place]
+
+    def __contains__(self, x: object) -> bool:
+        return x in self.known()
+
+    def __eq__(self, other: object) -> bool:
+        return self.known() == other
+
+    def __hash__(self) -> int:
+        return hash(self.known())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.known(), name)
 
 
 def _integer(x: Any) -> Any:

@@ -13,7 +13,11 @@ from fgrad.ir.aval import NO_AXES, Aval, aval_of, is_numeric, varying
 from fgrad.numpy.inplace import adopt_array
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import BROADCAST, convert, reshape, strong
+from fgrad.numpy.python_numbers import as_exact
+from fgrad.ops.checked import in_range_of
 from fgrad.trace import Builder, Tracer, Value, concrete, innermost
+from fgrad.tracing.capturing import not_recorded
+from fgrad.tracing.checks import checks
 
 PYTHON_NUMBERS = (bool, int, float, complex)
 
@@ -96,13 +100,28 @@ def as_tracer(x: Any) -> Tracer:
 def converted(x: Any, aval: Aval) -> Value:
     """A number as one of another dtype; a Python number stays one if `aval` is weak."""
     if isinstance(x, Tracer):
+        if x.weak and x.dtype.kind == "i" and aval.dtype.kind in "iu" and checks():
+            x = in_range_of(x, aval.dtype)
+        x = as_exact(x, aval.dtype)
         own = strong(x) if x.weak and not aval.weak else x
         out: Any = convert(own, aval.dtype)
         if aval.weak and isinstance(out, Tracer):
             out = out.twin()
             out.weak = True
         return out
-    return np.asarray(x).astype(aval.dtype)[()]
+    return exactly(np.asarray(x)[()], aval.dtype)
+
+
+def exactly(x: Any, dtype: np.dtype) -> Any:
+    """A known number in another dtype.
+
+    Raises:
+        CaptureError: an integer is rounded, or wraps.
+    """
+    out = x.astype(dtype)
+    if x.dtype.kind in "iu" and dtype.kind in "iufc" and int(out.real) != int(x):
+        raise not_recorded(f"an integer, {x}, has no {dtype}, which is its variable's type")
+    return out
 
 
 def zeros(aval: Aval) -> Value:

@@ -235,6 +235,34 @@ def _traced(n: Any, like: Any) -> Any:
 # --- conversions ----------------------------------------------------------------------------------
 
 
+def exact_up_to(source: np.dtype, target: np.dtype) -> int | None:
+    """The largest integer of a dtype below which all are floats of another; None if all are."""
+    if source.kind not in "iu" or target.kind not in "fc":
+        return None
+    most = 2 ** (np.finfo(target).nmant + 1)
+    return most if most < np.iinfo(source).max else None
+
+
+def inexact(most: int) -> PythonNumberError:
+    """The card for a variable that is an integer or a float, of which the former is too large."""
+    return PythonNumberError(
+        f"A variable that is an integer or a float holds an integer beyond {most}.",
+        (
+            ("why", "compiled code has one type for it, the float's, which would round it."),
+            ("write", "float(n) where the integer is bound"),
+        ),
+    )
+
+
+def as_exact(x: Any, dtype: np.dtype) -> Any:
+    """A traced integer that is converted to a float, which must hold it exactly."""
+    most = exact_up_to(x.dtype, dtype)
+    if most is None or x.shape or not checks():
+        return x
+    size = ew.abs_(x) if x.dtype.kind == "i" else x
+    return python_number(x, ew.le(size, x.dtype.type(most)), inexact(most))
+
+
 def whole(x: Any) -> Any:
     """A traced float that becomes one of Python's integers."""
     if not checks():

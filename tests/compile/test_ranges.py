@@ -214,3 +214,40 @@ def test_loops_in_loops_are_not_walked_again_for_each_level(monkeypatch):
         left(lambda s, n, depth=depth: nested(depth)(s, n)[0], (1.0, 1))
         counts.append(len(walked))
     assert counts[1] < 12 * counts[0]
+
+
+def gained(x, n, pick, inner):
+    """Counts in branches, and in loops in each step: places from 0 to 5 * inner * pick."""
+
+    def step(i, c):
+        places, s = c
+
+        def more(j, k):
+            return lax.cond(np.sin(s) > j, lambda k: k + pick, lambda k: k, k)
+
+        after = lax.fori_loop(0, inner, more, places) if inner > 1 else more(0, places)
+        return after, s + x[places]
+
+    return lax.fori_loop(0, 6, step, (n, 0.0))[1]
+
+
+@pytest.mark.parametrize(("pick", "inner"), [(1, 1), (1, 4), (2, 4)])
+@pytest.mark.parametrize("spare", [0, 1])
+def test_what_branches_and_inner_loops_add_is_known(pick, inner, spare):
+    x = np.ones(5 * pick * inner + spare)
+    before, after = left(lambda x: gained(x, 0, pick, inner), (x,))
+    assert before > 0
+    assert after == (not spare)
+
+
+def test_many_sums_in_a_step_are_no_recursion():
+    def step(i, c):
+        for _ in range(2000):
+            c = c + 1
+        return c
+
+    @fgrad.jit
+    def f(n):
+        return lax.fori_loop(0, n, step, 0)
+
+    assert f(3) == 6000

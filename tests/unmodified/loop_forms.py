@@ -8,7 +8,7 @@ name, the same one at all its places.  Lines after the first belong to the state
 from __future__ import annotations
 
 NUMBERS = (
-    "math.sqrt(abs({e}))", "math.exp(min({e}, 1.0))", "math.atan2({e}, 1.5)",
+    "math.sqrt(abs({e}) + 0.1)", "math.exp(min({e}, 1.0))", "math.atan2({e}, 1.5)",
     "np.clip({e}, -1, 1)", "max({e}, {e}, {e})", "round({e}, 3)", "np.maximum({e}, {e})",
     "np.where({c}, {e}, {e})", "{A}.max()", "np.abs({v}).sum() * 0.1",
     "sum([{A}[j] for j in range({i} % 6)])", "sum({A}[j] * {B}[j] for j in range(6)) * 0.1",

@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.passes.increments import MOST_STEPS, Change, increment
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
@@ -26,7 +27,6 @@ from fgrad.ops.counters import counter_step, same_integer
 from fgrad.typing import EqnParams
 
 _MOST_SCANNED = 1 << 16  # elements of a constant whose least and largest are found
-_MOST_STEPS = 1 << 50  # of a loop of unknown length: 13 days, at one a nanosecond
 
 
 class Range(NamedTuple):
@@ -388,6 +388,9 @@ class Walk:
             if first is not None:
                 step = counter_step(body, v, out)
                 carry[k] = _counted(first, step, length, carry[k], (limits or {}).get(k))
+                change = increment(body, v, out) if step is None else None
+                if change is not None:
+                    carry[k] = _increased(first, change, length, carry[k])
         return self._stable(body, given, n_consts, carry)
 
     def _stable(
@@ -466,6 +469,16 @@ def _union(x: Range | None, y: Range | None) -> Range | None:
     return None if x is None or y is None else x.joined(y)
 
 
+def _increased(
+    first: Range, change: Change, length: int | None, whole: Range | None
+) -> Range | None:
+    """The range, at the beginning of a step, of what steps add to."""
+    steps = MOST_STEPS if length is None else max(length - 1, 0)
+    added = change.times(0, steps)
+    found = Range(first.low + added.low, first.high + added.high)
+    return found if whole is not None and found.within(whole) else whole
+
+
 def _counted(
     first: Range, step: int | None, length: int | None, whole: Range | None, limit: Range | None
 ) -> Range | None:
@@ -473,7 +486,7 @@ def _counted(
     if whole is None or step is None:
         return whole
     if length is not None or limit is None:
-        last = step * max((_MOST_STEPS if length is None else length) - 1, 0)
+        last = step * max((MOST_STEPS if length is None else length) - 1, 0)
         found = Range(first.low + min(last, 0), first.high + max(last, 0))
         return found if found.within(whole) else whole
     # The condition holds at the beginning of a step, so that what is counted has not wrapped.
