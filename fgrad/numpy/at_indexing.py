@@ -68,7 +68,7 @@ def _bounds_of(mode: str | None) -> str:
     return _BOUNDS[mode]
 
 
-def _fill_of(dtype: np.dtype) -> float | int:
+def fill_of(dtype: np.dtype) -> float | int:
     """What stands for an element that is not there: NaN, or the integer furthest from zero."""
     if dtype.kind in "fcV":
         return math.nan
@@ -118,7 +118,7 @@ class IndexedElements:
         if bounds != "drop" or not parsed.has_arrays:
             return found
         there = read(broadcast_to(np.bool_(True), x.shape), parsed, "fill")
-        fill = convert(as_operand(_fill_of(x.dtype) if fill_value is None else fill_value), x.dtype)
+        fill = convert(as_operand(fill_of(x.dtype) if fill_value is None else fill_value), x.dtype)
         return ew.select(*broadcast((there, found, fill)))
 
     def set(self, values: ArrayLike, *, mode: str | None = None) -> Value:
