@@ -298,10 +298,10 @@ def ravel(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     shapes, dtypes = [x.shape for x in found], [x.dtype for x in found]
     dtype = np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
     parts = [np.ravel(x).astype(dtype) for x in found]
-    vector: Any = np.concatenate(parts) if parts else np.zeros(0)
+    vector: PyTree = np.concatenate(parts) if parts else np.zeros(0)
     ends = [int(n) for n in np.cumsum([math.prod(s) for s in shapes])]
 
-    def unravel(flat: Any) -> PyTree:
+    def unravel(flat: PyTree) -> PyTree:
         if flat.shape != vector.shape:
             raise ArgumentError(f"unravel takes shape {vector.shape}, not {flat.shape}.")
         rows = zip([0, *ends], ends, shapes, dtypes, strict=False)
@@ -312,7 +312,7 @@ def ravel(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     return vector, unravel
 
 
-def _as(x: Any, dtype: np.dtype) -> Any:
+def _as(x: PyTree, dtype: np.dtype) -> PyTree:
     """`x` in a dtype; a real one takes the real part, as the tree had no other."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = np.real(x)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.tree_paths import NAMESPACE
@@ -50,21 +50,22 @@ def register_dataclass(
         >>> fgrad.grad(lambda layer: layer.w**2)(Layer(3.0))
         Layer(w=np.float64(6.0), name='dense')
     """
+    made_of: type = cls
     data, meta = _fields(cls, data_fields, meta_fields, drop_fields)
 
-    def flatten(x: Any) -> tuple[object, ...]:
+    def flatten(x: PyTree) -> tuple[object, ...]:
         children = [getattr(x, name) for name in data]
         return children, tuple([getattr(x, name) for name in meta]), data
 
-    if dataclasses.is_dataclass(cls):
+    if hasattr(cls, "__dataclass_fields__"):
 
-        def unflatten(static: Any, children: Iterable[PyTree]) -> Any:
+        def unflatten(static: PyTree, children: Iterable[PyTree]) -> PyTree:
             given = dict(zip((*meta, *data), (*static, *children), strict=True))
-            return cls(**given)
+            return made_of(**given)
     else:
 
-        def unflatten(static: Any, children: Iterable[PyTree]) -> Any:
-            made = object.__new__(cls)
+        def unflatten(static: PyTree, children: Iterable[PyTree]) -> PyTree:
+            made = object.__new__(made_of)
             for name, value in zip((*meta, *data), (*static, *children), strict=True):
                 object.__setattr__(made, name, value)
             return made
@@ -112,16 +113,16 @@ def _fields(
     return tuple(data), tuple(meta)
 
 
-def _is_static(field: dataclasses.Field[Any]) -> bool:
+def _is_static(field: dataclasses.Field[PyTree]) -> bool:
     given = field.metadata
     return bool(given.get("static", False)) or not given.get("pytree_node", True)
 
 
 def register_node_with_keys(
     cls: C,
-    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[Any, PyTree]], object]],
+    flatten_with_keys: Callable[[PyTree], tuple[Iterable[tuple[PyTree, PyTree]], object]],
     unflatten_func: Callable[[PyTree, PyTree], PyTree],
-    flatten_func: Callable[[Any], Flat] | None = None,
+    flatten_func: Callable[[PyTree], Flat] | None = None,
 ) -> C:
     """Make a class a container whose children have keys, which `flatten_with_path` shows.
 
@@ -145,7 +146,7 @@ def register_node_with_keys(
     """
     del flatten_func
 
-    def flatten(x: Any) -> tuple[object, ...]:
+    def flatten(x: PyTree) -> tuple[object, ...]:
         pairs, static = flatten_with_keys(x)
         pairs = tuple(pairs)
         return [child for _, child in pairs], static, tuple([key for key, _ in pairs])
@@ -192,7 +193,7 @@ def register_static(cls: C) -> C:
     return cls
 
 
-class Partial(functools.partial[Any]):
+class Partial(functools.partial[PyTree]):
     """A function with some of its arguments: a container of these, the function is static.
 
     Example:

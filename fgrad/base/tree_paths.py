@@ -8,7 +8,7 @@ Keys have the names, the fields and the text of JAX's.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 optree = lazy_module("optree")
 
 NAMESPACE = "fgrad"  # in which classes are registered as containers
-IsLeaf: TypeAlias = Callable[[Any], bool]
+IsLeaf: TypeAlias = Callable[[PyTree], bool]
 
 
 class DictKey(NamedTuple):
@@ -59,12 +59,13 @@ class FlattenedIndexKey(NamedTuple):
         return f"[<flat index {self.key}>]"
 
 
-Path: TypeAlias = "tuple[Any, ...]"
+Path: TypeAlias = "tuple[PyTree, ...]"
 
 
-def _key(entry: Any) -> Any:
+def _key(entry: PyTree) -> PyTree:
     """The key of an entry of a path, as `optree` makes them."""
-    value, kind = entry.entry, entry.kind.name
+    value: PyTree = entry.entry
+    kind = entry.kind.name
     if not isinstance(value, (str, int)) and str(value)[:1] in "[.":
         return value  # one that the class itself has given
     if kind == "NAMEDTUPLE":
@@ -72,13 +73,13 @@ def _key(entry: Any) -> Any:
     if kind in ("DICT", "ORDEREDDICT", "DEFAULTDICT"):
         return DictKey(value)
     if kind != "CUSTOM":
-        return SequenceKey(value)
+        return SequenceKey(int(value))
     return GetAttrKey(value) if isinstance(value, str) else FlattenedIndexKey(value)
 
 
 def flatten_with_path(
     tree: PyTree, is_leaf: IsLeaf | None = None
-) -> tuple[list[tuple[Path, Any]], PyTreeSpec]:
+) -> tuple[list[tuple[Path, PyTree]], PyTreeSpec]:
     """The leaves of a tree with the way to each, and its structure.
 
     Example:
@@ -93,7 +94,7 @@ def flatten_with_path(
     return list(zip(paths, leaves, strict=True)), treedef
 
 
-def leaves_with_path(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[tuple[Path, Any]]:
+def leaves_with_path(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[tuple[Path, PyTree]]:
     """The leaves of a tree with the way to each."""
     return flatten_with_path(tree, is_leaf)[0]
 
@@ -114,7 +115,7 @@ def map_with_path(
     return treedef.unflatten([fun(path, leaf, *more) for (path, leaf), *more in rows])
 
 
-def keystr(keys: Iterable[Any], *, simple: bool = False, separator: str = "") -> str:
+def keystr(keys: Iterable[PyTree], *, simple: bool = False, separator: str = "") -> str:
     """The way to a leaf as text.
 
     Arguments:
@@ -131,5 +132,5 @@ def keystr(keys: Iterable[Any], *, simple: bool = False, separator: str = "") ->
     return separator.join([_simple(key) if simple else str(key) for key in keys])
 
 
-def _simple(key: Any) -> str:
+def _simple(key: PyTree) -> str:
     return str(key[0]) if isinstance(key, tuple) else str(key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,13 +14,18 @@ from fgrad.numpy.promote import broadcast_shapes as broadcast_shapes
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, DTypeLike
+from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
 Ints = Sequence[int]
 
 
 def _ints(values: Ints) -> tuple[int, ...]:
     return tuple([int(v) for v in values])
+
+
+def move_axes(x: PyTree, source: int | Ints, target: int | Ints) -> Value:
+    """Axes moved to other places."""
+    return np.moveaxis(x, source, target)
 
 
 def _fail(name: str, what: str) -> ShapeError:
@@ -40,12 +44,14 @@ def full(shape: Ints, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> 
         array([3., 3.])
     """
     value = as_array(fill_value)
-    made: Any = np.broadcast_to(value if dtype is None else convert(value, np.dtype(dtype)), shape)
+    made: Value = np.broadcast_to(
+        value if dtype is None else convert(value, np.dtype(dtype)), shape
+    )
     return made.copy()
 
 
 def full_like(
-    x: Any, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Ints | None = None
+    x: Value, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Ints | None = None
 ) -> Value:
     """An array of one value with the shape and dtype of another.
 
@@ -133,7 +139,7 @@ def broadcast_in_dim(operand: ArrayLike, shape: Ints, broadcast_dimensions: Ints
     return _owned(np.broadcast_to(np.reshape(x, lengths), wanted))
 
 
-def broadcast_like(arr: ArrayLike, like_arr: Any) -> Value:
+def broadcast_like(arr: ArrayLike, like_arr: Value) -> Value:
     """An array in the shape of another.
 
     Example:
@@ -279,7 +285,7 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Value, ...]:
         >>> [y.shape for y in lax.unstack(np.ones((2, 3)))]
         [(3,), (3,)]
     """
-    return tuple(np.moveaxis(as_array(x), axis, 0))
+    return tuple([move_axes(as_array(x), axis, 0)[k] for k in range(as_array(x).shape[axis])])
 
 
 def split(operand: ArrayLike, sizes: Ints, axis: int = 0) -> list[Value]:
@@ -367,7 +373,7 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Ints) -> Value:
                [1, 3]])
     """
     x = as_array(src)
-    front = np.moveaxis(x, normalize_axes(_ints(axes), len(x.shape)), tuple(range(len(axes))))
+    front = move_axes(x, normalize_axes(_ints(axes), len(x.shape)), tuple(range(len(axes))))
     return front[tuple(as_array(i) for i in idxs)]
 
 
@@ -416,8 +422,8 @@ def pad(
 
 
 def filled(
-    x: Any, low: tuple[int, ...], high: tuple[int, ...], interior: tuple[int, ...], value: Any
-) -> Any:
+    x: Value, low: tuple[int, ...], high: tuple[int, ...], interior: tuple[int, ...], value: Value
+) -> Value:
     """`x` with a scalar, known or not, around and between its elements."""
     padded = sh.pad(x, low, high, interior)
     if padded is x or (isinstance(value, np.generic) and value == 0):
@@ -426,6 +432,6 @@ def filled(
     return ew.select(there, padded, np.broadcast_to(value, padded.shape))
 
 
-def _owned(x: Any) -> Any:
+def _owned(x: Value) -> Value:
     """What plain NumPy gives as a view, as an array of its own."""
     return x.copy() if type(x) is np.ndarray and x.base is not None else x

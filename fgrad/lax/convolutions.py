@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -144,7 +144,7 @@ def conv_general_dilated(
     return permute(window.conv(x, w, *options), inverse_permutation(axes.out_spec))
 
 
-def _two(lhs: ArrayLike, rhs: ArrayLike, dtype: DTypeLike | None) -> list[Any]:
+def _two(lhs: ArrayLike, rhs: ArrayLike, dtype: DTypeLike | None) -> list[Value]:
     x, w = promote([as_array(lhs), as_array(rhs)])
     if dtype is not None:
         return [x.astype(np.dtype(dtype)), w.astype(np.dtype(dtype))]
@@ -296,7 +296,7 @@ def conv_general_dilated_patches(
     interior = (0, 0, *[d - 1 for d in x_dilation])
     whole = filled(x, low, high, interior, x.dtype.type(0))
     space = tuple(range(2, 2 + rank))
-    found: Any = window.windows(whole, space, sizes, strides, apart)
+    found: Value = window.windows(whole, space, sizes, strides, apart)
     order = (0, 1, *range(2 + rank, 2 + 2 * rank), *space)
     found = np.transpose(found, order)
     channels = found.shape[1] * math.prod(sizes)

@@ -6,7 +6,6 @@ Operands are promoted and broadcast as by NumPy.
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 import numpy as np
 
@@ -56,12 +55,12 @@ class RoundingMethod(enum.Enum):
     TO_NEAREST_EVEN = 1
 
 
-def _both(x: ArrayLike, y: ArrayLike) -> list[Any]:
+def _both(x: ArrayLike, y: ArrayLike) -> list[Value]:
     x, y = promote([as_operand(x), as_operand(y)])
     return list(broadcast((x, y), broadcast_shapes(x.shape, y.shape)))
 
 
-def _integers(name: str, *xs: Any) -> None:
+def _integers(name: str, *xs: Value) -> None:
     for x in xs:
         if x.dtype.kind not in "iu":
             raise DtypeError(f"lax.{name} takes integers, not {x.dtype}.", user_line())
@@ -260,7 +259,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     return x + ew.select(finite, rounded - ew.select(finite, plain, zero), zero)  # exact
 
 
-def _as_bfloat16(x: Any) -> Any:
+def _as_bfloat16(x: Value) -> Value:
     """Floats of 32 bits rounded to the nearest, even, of 16: the upper half of the word."""
     word = ew.bitcast(x, np.dtype(np.uint32))
     odd = ew.and_(ew.shift_right(word, np.uint32(16)), np.uint32(1))

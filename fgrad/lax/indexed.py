@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.aval import INT64
+from fgrad.lax.arrays import move_axes
 from fgrad.lax.reductions import greatest, least
-from fgrad.numpy.at_indexing import at, fill_of
+from fgrad.numpy.at_indexing import IndexedElements, at, fill_of
 from fgrad.numpy.promote import as_array, convert, user_line
 from fgrad.ops import elementwise as ew
 from fgrad.ops.index import gather as gather_elements
 from fgrad.trace import Value, concrete
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, PyTree
 
 Ints = tuple[int, ...]
 
@@ -66,7 +66,7 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_indices_batching_dims: Ints = ()
 
 
-_MODES = {
+_MODES: dict[object, str] = {
     None: "fill", "fill": "fill", "drop": "fill", "clip": "clip",
     "promise_in_bounds": "clip", GatherScatterMode.CLIP: "clip",
     GatherScatterMode.FILL_OR_DROP: "fill", GatherScatterMode.PROMISE_IN_BOUNDS: "clip",
@@ -83,13 +83,13 @@ class _Places(NamedTuple):
     """
 
     axes: Ints
-    indices: list[Any]
-    inside: Any
+    indices: list[Value]
+    inside: Value
     order: Ints
 
 
 def _places(
-    name: str, shape: Ints, starts: Any, numbers: GatherDimensionNumbers, sizes: Ints, mode: str
+    name: str, shape: Ints, starts: Value, numbers: GatherDimensionNumbers, sizes: Ints, mode: str
 ) -> _Places:
     """The places of blocks of `sizes`, which all lie inside if `mode` is "clip"."""
     rank, batch = len(shape), starts.shape[:-1]
@@ -102,10 +102,10 @@ def _places(
     axes = tuple([a for a in range(rank) if a in mapped or a in gone or sizes[a] != shape[a]])
     block = [a for a in axes if a not in gone]
     total = len(batch) + len(block)
-    inside: Any = np.ones((1,) * total, bool)
+    inside: Value = np.ones((1,) * total, bool)
     indices = []
     for a in axes:
-        at_first: Any = np.zeros((1,) * total, INT64)
+        at_first: Value = np.zeros((1,) * total, INT64)
         if a in mapped:
             at_first = np.reshape(starts[..., mapped[a]], (*batch, *[1] * len(block)))
             last = shape[a] - sizes[a]
@@ -123,13 +123,13 @@ def _places(
     return _Places(axes, indices, inside, (*rest, *[spots[a] for a in whole]))
 
 
-def _common(indices: list[Any]) -> list[Any]:
+def _common(indices: list[Value]) -> list[Value]:
     """Index arrays in the shape that they have in common."""
     shape = np.broadcast_shapes(*[i.shape for i in indices])
     return [np.broadcast_to(i, shape) for i in indices]
 
 
-def _along(axis: int, length: int, rank: int) -> Any:
+def _along(axis: int, length: int, rank: int) -> Value:
     """0, 1, ... along one of `rank` axes."""
     return np.arange(length).reshape([-1 if k == axis else 1 for k in range(rank)])
 
@@ -137,7 +137,7 @@ def _along(axis: int, length: int, rank: int) -> Any:
 def _check(
     name: str,
     shape: Ints,
-    starts: Any,
+    starts: Value,
     numbers: GatherDimensionNumbers,
     sizes: Ints,
     gone: set[int],
@@ -154,7 +154,7 @@ def _check(
         )
 
 
-def _starts(name: str, indices: ArrayLike) -> Any:
+def _starts(name: str, indices: ArrayLike) -> Value:
     starts = as_array(indices)
     if starts.dtype.kind not in "iu" or not starts.shape:
         raise DtypeError(
@@ -165,7 +165,7 @@ def _starts(name: str, indices: ArrayLike) -> Any:
     return starts.astype(INT64)
 
 
-def _mode(name: str, mode: Any) -> str:
+def _mode(name: str, mode: object) -> str:
     if mode not in _MODES:
         raise ArgumentError(
             f"lax.{name}: mode={mode!r}.",
@@ -216,7 +216,7 @@ def gather(
     sizes = tuple([int(n) for n in slice_sizes])
     places = _places("gather", tuple(x.shape), starts, dimension_numbers, sizes, how)
     indices = _common(places.indices)
-    found: Any = gather_elements(x, tuple(indices), places.axes) if indices else x
+    found: Value = gather_elements(x, tuple(indices), places.axes) if indices else x
     if how == "fill":
         fill = fill_of(x.dtype) if fill_value is None else fill_value
         rest = len(found.shape) - len(places.inside.shape)
@@ -224,7 +224,7 @@ def gather(
         value = convert(as_array(fill), x.dtype)
         shapes = [np.broadcast_to(y, found.shape) for y in (inside, value)]
         found = ew.select(shapes[0], found, shapes[1])
-    return np.moveaxis(found, tuple(range(len(places.order))), places.order)
+    return move_axes(found, tuple(range(len(places.order))), places.order)
 
 
 # --- scatter ------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def _scattered(
     updates: ArrayLike,
     numbers: ScatterDimensionNumbers,
     mode: str | GatherScatterMode | None,
-    how: Callable[[Any, Any], Any],
+    how: Callable[[IndexedElements, Value], Value],
 ) -> Value:
     """`how(elements, updates)`, where the elements are those of `fgrad.at`."""
     x, how_outside = as_array(operand), _mode(name, mode)
@@ -248,15 +248,15 @@ def _scattered(
     sizes = tuple([1 if a in gone else updates.shape[next(window)] for a in range(len(x.shape))])
     mirrored = GatherDimensionNumbers(*numbers)
     places = _places(name, tuple(x.shape), starts, mirrored, sizes, how_outside)
-    values = np.moveaxis(updates, places.order, tuple(range(len(places.order))))
+    values = move_axes(updates, places.order, tuple(range(len(places.order))))
     if not places.axes:
         return how(at(x)[...], values)
     indices = _common(places.indices)
     if how_outside == "fill":  # a block that is not inside goes to a place that is not there
         indices[0] = np.where(places.inside, indices[0], x.shape[places.axes[0]])
-    front = np.moveaxis(x, places.axes, tuple(range(len(places.axes))))
+    front = move_axes(x, places.axes, tuple(range(len(places.axes))))
     out = how(at(front)[tuple(indices)], values)
-    return np.moveaxis(out, tuple(range(len(places.axes))), places.axes)
+    return move_axes(out, tuple(range(len(places.axes))), places.axes)
 
 
 def _scatter(name: str, how: str, what: str, example: str) -> Callable[..., Value]:
@@ -313,7 +313,7 @@ scatter_max = _scatter("scatter_max", "max", "where they are larger", "array([4,
 def scatter_apply(
     operand: ArrayLike,
     scatter_indices: ArrayLike,
-    func: Callable[[Any], Any],
+    func: Callable[[Value], Value],
     dimension_numbers: ScatterDimensionNumbers,
     *,
     update_shape: Sequence[int] = (),
@@ -344,7 +344,7 @@ def scatter_apply(
 
 
 def _segment(
-    name: str, how: str, neutral: Callable[[np.dtype], Any], what: str, example: str
+    name: str, how: str, neutral: Callable[[np.dtype], PyTree], what: str, example: str
 ) -> Callable[..., Value]:
     """One of the reductions over segments."""
 
@@ -393,7 +393,7 @@ def _segment(
     return segment_as
 
 
-def _count(name: str, ids: Any) -> int:
+def _count(name: str, ids: Value) -> int:
     known = concrete(ids)
     if known is None:
         raise ArgumentError(

@@ -56,5 +56,8 @@ def padtype_to_pads(
         >>> lax.padtype_to_pads((5,), (2,), (1,), "SAME")
         [(0, 1)]
     """
-    shapes = [tuple([int(n) for n in s]) for s in (in_shape, window_shape, window_strides)]
-    return list(window_padding("padtype_to_pads", padding, *shapes, (1,) * len(shapes[0])))
+    lengths, sizes, steps = [
+        tuple([int(n) for n in s]) for s in (in_shape, window_shape, window_strides)
+    ]
+    ones = (1,) * len(lengths)
+    return list(window_padding("padtype_to_pads", padding, lengths, sizes, steps, ones))

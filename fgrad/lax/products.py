@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ Axes = Sequence[int]
 DotDimensionNumbers: TypeAlias = "tuple[tuple[Axes, Axes], tuple[Axes, Axes]]"
 
 
-def _two(lhs: ArrayLike, rhs: ArrayLike, dtype: DTypeLike | None) -> list[Any]:
+def _two(lhs: ArrayLike, rhs: ArrayLike, dtype: DTypeLike | None) -> list[Value]:
     a, b = promote([as_array(lhs), as_array(rhs)])
     return [a, b] if dtype is None else [a.astype(np.dtype(dtype)), b.astype(np.dtype(dtype))]
 
@@ -142,7 +142,7 @@ def ragged_dot(
     ends = np.cumsum(sizes)
     row = np.arange(a.shape[0])
 
-    def step(total: Any, group: Any) -> tuple[Any, None]:
+    def step(total: Value, group: Value) -> tuple[Value, None]:
         start, end, matrix = group
         inside = np.logical_and(row >= start, row < end)
         return total + np.where(inside[:, None], a, 0) @ matrix, None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -35,10 +34,10 @@ from fgrad.transforms.vmap import vmap
 from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
 Ints = Sequence[int]
-Combine = Callable[[Any, Any], Any]
+Combine = Callable[[Value, Value], Value]
 
 
-def _axes(x: Any, axes: Ints) -> tuple[int, ...]:
+def _axes(x: Value, axes: Ints) -> tuple[int, ...]:
     return normalize_axes(tuple([int(a) for a in axes]), len(x.shape))
 
 
@@ -126,14 +125,14 @@ def reduce_xor(operand: ArrayLike, axes: Ints) -> Value:
     return np.bitwise_xor.reduce(x, axis=_axes(x, axes))
 
 
-def least(dtype: np.dtype) -> Any:
+def least(dtype: np.dtype) -> PyTree:
     """The neutral element of max."""
     if dtype.kind == "b":
         return np.bool_(False)
     return dtype.type(-math.inf) if dtype.kind == "f" else np.iinfo(dtype).min
 
 
-def greatest(dtype: np.dtype) -> Any:
+def greatest(dtype: np.dtype) -> PyTree:
     """The neutral element of min."""
     if dtype.kind == "b":
         return np.bool_(True)
@@ -231,7 +230,7 @@ def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Va
 # --- any monoid ---------------------------------------------------------------------------------
 
 # Operations of which a reduction is a primitive, and that reduction.
-_REDUCTIONS: dict[Primitive, Callable[[Any, tuple[int, ...]], Any]] = {
+_REDUCTIONS: dict[Primitive, Callable[[Value, tuple[int, ...]], Value]] = {
     ADD: rd.reduce_sum,
     ew.mul_p: rd.reduce_prod,
     ew.max_p: rd.reduce_max,
@@ -281,9 +280,10 @@ def _over_all(many: Combine, left: PyTree, right: PyTree) -> PyTree:
 
 def _operands(
     name: str, operands: PyTree, init_values: PyTree
-) -> tuple[list[Any], list[Any], tree.TreeDef]:
+) -> tuple[list[Value], list[Value], tree.TreeDef]:
     found, treedef = tree.flatten(operands)
-    inits = [as_array(x) for x in treedef.flatten_up_to(init_values)]
+    starts: PyTree = treedef.flatten_up_to(init_values)
+    inits = [as_array(x) for x in starts]
     arrays = [as_array(x) for x in found]
     for x, init in zip(arrays, inits, strict=True):
         if init.shape or x.shape != arrays[0].shape:
@@ -321,8 +321,8 @@ def reduce(operands: PyTree, init_values: PyTree, computation: Combine, dimensio
 
 
 def _reduced(
-    arrays: list[Any],
-    inits: list[Any],
+    arrays: list[Value],
+    inits: list[Value],
     treedef: tree.TreeDef,
     computation: Combine,
     axes: tuple[int, ...],
@@ -350,7 +350,7 @@ def _reduced(
     return tree.map(lambda y: y[()], out)
 
 
-def _apply(combine: Combine, x: Any, y: Any) -> Any:
+def _apply(combine: Combine, x: Value, y: Value) -> Value:
     """A `combine` that is one elementwise operation, of whole arrays."""
     return user_form(combine)(x, y)
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fgrad.numpy.promote import as_operand, broadcast, broadcast_shapes, inexact, promote
 from fgrad.ops import elementwise as ew
 from fgrad.ops import erf_gamma as eg
 from fgrad.ops import special_functions as sp
+from fgrad.trace import Value
 from fgrad.tracing.device_tracing import lowered
+from fgrad.typing import ArrayLike, PyTree
 
-Function = Callable[..., Any]
+Function = Callable[..., PyTree]
 
 
 def _elementwise(name: str, function: Function, text: str, example: str) -> Function:
     """A function of floats that are promoted and broadcast."""
 
-    def public(*xs: Any) -> Any:
+    def public(*xs: ArrayLike) -> Value:
         operands = promote([inexact(as_operand(x)) for x in xs])
         shape = broadcast_shapes(*[x.shape for x in operands])
         return function(*broadcast(operands, shape))

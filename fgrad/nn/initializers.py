@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -36,15 +36,15 @@ _MODES: dict[str, Callable[[float, float], float]] = {
 _TRUNCATED = 0.87962566103423978
 
 
-def _truncated(key: Key, shape: Shape, dtype: Any, deviation: float) -> Value:
+def _truncated(key: Key, shape: Shape, dtype: DTypeLike | None, deviation: float) -> Value:
     return _times(random.truncated_normal(key, -2, 2, tuple(shape), dtype), deviation / _TRUNCATED)
 
 
-def _normal(key: Key, shape: Shape, dtype: Any, deviation: float) -> Value:
+def _normal(key: Key, shape: Shape, dtype: DTypeLike | None, deviation: float) -> Value:
     return _times(random.normal(key, tuple(shape), dtype), deviation)
 
 
-def _uniform(key: Key, shape: Shape, dtype: Any, deviation: float) -> Value:
+def _uniform(key: Key, shape: Shape, dtype: DTypeLike | None, deviation: float) -> Value:
     limit = math.sqrt(3) * deviation
     return random.uniform(key, tuple(shape), dtype, -limit, limit)
 
@@ -52,7 +52,7 @@ def _uniform(key: Key, shape: Shape, dtype: Any, deviation: float) -> Value:
 _DISTRIBUTIONS = {"truncated_normal": _truncated, "normal": _normal, "uniform": _uniform}
 
 
-def _times(x: Any, factor: ArrayLike) -> Value:
+def _times(x: Value, factor: ArrayLike) -> Value:
     return x * convert(as_array(factor), x.dtype)
 
 
@@ -141,7 +141,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = np.float64) -> Initiali
 
     def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
         del key
-        made: Any = broadcast_to(convert(as_array(value), np.dtype(dtype)), tuple(shape))
+        made: Value = broadcast_to(convert(as_array(value), np.dtype(dtype)), tuple(shape))
         return made.copy()
 
     return init

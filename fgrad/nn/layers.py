@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -102,10 +102,10 @@ def standardize(
     """
     x = inexact(x)
     axes = normalize_axes(axis, len(x.shape))
-    counted: Any = True if where is None else where
+    counted: PyTree = True if where is None else where
     if mean is None:
         mean = np.mean(x, axis=axes, keepdims=True, where=counted)
-    centred: Any = x - ew.convert(as_array(mean), x.dtype)
+    centred: PyTree = x - ew.convert(as_array(mean), x.dtype)
     if variance is None:
         variance = np.mean(ew.square(centred), axis=axes, keepdims=True, where=counted)
     return centred / np.sqrt(ew.convert(as_array(variance), x.dtype) + epsilon)

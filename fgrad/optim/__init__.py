@@ -7,8 +7,13 @@ updates, state = optimizer.update(gradients, state, params)
 params = fgrad.optim.apply_updates(params, updates)
 """
 
+# ruff: noqa: F405  (the names of lists are those of the modules that are loaded later)
+
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from fgrad.base.lazy_import import lazy_names
 from fgrad.optim.base import (
     EmptyState,
     GradientTransformation,
@@ -41,36 +46,56 @@ from fgrad.optim.schedules import (
     join_schedules,
     linear_schedule,
     piecewise_constant,
+    polynomial_schedule,
+    sgdr_schedule,
+    warmup_constant_schedule,
     warmup_cosine_decay,
+    warmup_exponential_decay_schedule,
 )
 
+if TYPE_CHECKING:  # else loaded when first used
+    from fgrad.optim.more_optimizers import *  # noqa: F403
+    from fgrad.optim.rules import *  # noqa: F403
+    from fgrad.optim.wrappers import *  # noqa: F403
+
+_PARTS = {
+    "fgrad.optim.more_optimizers": (
+        "adabelief", "adadelta", "adamax", "adamaxw", "adan", "add_noise", "amsgrad", "fromage",
+        "lamb", "lars", "lion", "nadam", "nadamw", "noisy_sgd", "novograd",
+        "optimistic_gradient_descent", "radam", "rprop", "scale_by_sign", "sharpness_aware",
+        "sign_sgd", "yogi",
+    ),
+    "fgrad.optim.rules": (
+        "scale_by_adadelta", "scale_by_adamax", "scale_by_adan", "scale_by_amsgrad",
+        "scale_by_belief", "scale_by_lion", "scale_by_novograd", "scale_by_optimistic_gradient",
+        "scale_by_param_block_norm", "scale_by_param_block_rms", "scale_by_radam", "scale_by_rprop",
+        "scale_by_rss", "scale_by_trust_ratio", "scale_by_yogi",
+    ),
+    "fgrad.optim.wrappers": (
+        "LookaheadParams", "all_finite", "apply_if_finite", "centralize", "clip_by_block_rms",
+        "dynamic_loss_scale", "ema", "freeze", "incremental_update", "keep_params_nonnegative",
+        "lookahead", "masked", "multi_steps", "multi_transform", "named_chain",
+        "normalize_by_update_norm", "set_to_zero", "zero_nans",
+    ),
+}  # fmt: skip
+__getattr__, __dir__ = lazy_names(__name__, _PARTS)
+
 __all__ = [
-    "EmptyState",
-    "GradientTransformation",
-    "adagrad",
-    "adam",
-    "adamw",
-    "add_decayed_weights",
-    "apply_updates",
-    "chain",
-    "clip_by_global_norm",
-    "clip_by_value",
-    "constant_schedule",
-    "cosine_decay",
-    "exponential_decay",
-    "global_norm",
-    "identity",
-    "join_schedules",
-    "linear_schedule",
-    "piecewise_constant",
-    "rmsprop",
-    "scale",
-    "scale_by_adam",
-    "scale_by_learning_rate",
-    "scale_by_rms",
-    "sgd",
-    "split_real_and_imaginary",
-    "stateless",
-    "trace_momentum",
-    "warmup_cosine_decay",
-]
+    "EmptyState", "GradientTransformation", "LookaheadParams", "adabelief", "adadelta", "adagrad",
+    "adam", "adamax", "adamaxw", "adamw", "adan", "add_decayed_weights", "add_noise", "all_finite",
+    "amsgrad", "apply_if_finite", "apply_updates", "centralize", "chain", "clip_by_block_rms",
+    "clip_by_global_norm", "clip_by_value", "constant_schedule", "cosine_decay",
+    "dynamic_loss_scale", "ema", "exponential_decay", "freeze", "fromage", "global_norm",
+    "identity", "incremental_update", "join_schedules", "keep_params_nonnegative", "lamb", "lars",
+    "linear_schedule", "lion", "lookahead", "masked", "multi_steps", "multi_transform", "nadam",
+    "nadamw", "named_chain", "noisy_sgd", "normalize_by_update_norm", "novograd",
+    "optimistic_gradient_descent", "piecewise_constant", "polynomial_schedule", "radam", "rmsprop",
+    "rprop", "scale", "scale_by_adadelta", "scale_by_adam", "scale_by_adamax", "scale_by_adan",
+    "scale_by_amsgrad", "scale_by_belief", "scale_by_learning_rate", "scale_by_lion",
+    "scale_by_novograd", "scale_by_optimistic_gradient", "scale_by_param_block_norm",
+    "scale_by_param_block_rms", "scale_by_radam", "scale_by_rms", "scale_by_rprop", "scale_by_rss",
+    "scale_by_sign", "scale_by_trust_ratio", "scale_by_yogi", "set_to_zero", "sgd", "sgdr_schedule",
+    "sharpness_aware", "sign_sgd", "split_real_and_imaginary", "stateless", "trace_momentum",
+    "warmup_constant_schedule", "warmup_cosine_decay", "warmup_exponential_decay_schedule", "yogi",
+    "zero_nans",
+]  # fmt: skip

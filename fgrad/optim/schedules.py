@@ -7,7 +7,7 @@ convert it to the dtype of each parameter.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -178,3 +178,75 @@ def piecewise_constant(init_value: float, boundaries_and_scales: Mapping[int, fl
         return value
 
     return schedule
+
+
+@pickles_as_call
+def polynomial_schedule(
+    init_value: float,
+    end_value: float,
+    power: float,
+    transition_steps: int,
+    transition_begin: int = 0,
+) -> Schedule:
+    """From `init_value` to `end_value` as (1 - t)^power, between two steps.
+
+    Example:
+        >>> polynomial_schedule(1.0, 0.0, 2.0, 4)(2)
+        np.float64(0.25)
+    """
+    total = _check_steps("polynomial_schedule", transition_steps)
+
+    def schedule(step: ArrayLike) -> Value:
+        done = np.clip((_count(step) - transition_begin) / total, 0.0, 1.0)
+        return (init_value - end_value) * (1.0 - done) ** power + end_value
+
+    return schedule
+
+
+@pickles_as_call
+def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
+    """A linear rise to `peak_value`, which stays.
+
+    Example:
+        >>> warmup_constant_schedule(0.0, 1.0, 4)(9)
+        np.float64(1.0)
+    """
+    return linear_schedule(init_value, peak_value, warmup_steps)
+
+
+@pickles_as_call
+def warmup_exponential_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    transition_steps: int,
+    decay_rate: float,
+    staircase: bool = False,
+) -> Schedule:
+    """A linear rise to `peak_value`, then `exponential_decay`.
+
+    Example:
+        >>> warmup_exponential_decay_schedule(0.0, 1.0, 4, 2, 0.5)(6)
+        np.float64(0.5)
+    """
+    rise = linear_schedule(init_value, peak_value, warmup_steps)
+    fall = exponential_decay(peak_value, transition_steps, decay_rate, staircase)
+    return join_schedules([rise, fall], [warmup_steps])
+
+
+@pickles_as_call
+def sgdr_schedule(cosine_kwargs: Iterable[Mapping[str, float]]) -> Schedule:
+    """Warm restarts (Loshchilov and Hutter 2017): `warmup_cosine_decay` again and again.
+
+    Arguments:
+        cosine_kwargs: the arguments of each one.
+
+    Example:
+        >>> one = {"init_value": 0.0, "peak_value": 1.0, "warmup_steps": 2, "decay_steps": 4}
+        >>> sgdr_schedule([one, one])(6)
+        np.float64(1.0)
+    """
+    settings = [dict(given) for given in cosine_kwargs]
+    ends = [int(sum([s["decay_steps"] for s in settings[: k + 1]])) for k in range(len(settings))]
+    parts = [warmup_cosine_decay(**given) for given in settings]  # type: ignore[arg-type]
+    return join_schedules(parts, ends[:-1])

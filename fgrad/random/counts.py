@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -23,15 +22,16 @@ from fgrad.random.families import signs
 from fgrad.random.keys import Key, Shape, as_shape, check_key, fold_in, split
 from fgrad.random.uniform import unit
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, DTypeLike
+from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
 Ints = tuple[int, ...]
+Attempt = Callable[[Value, Value], tuple[Value, Value]]
 _SMALL = 10.0  # the mean up to which a distribution is inverted
 
 
 def _parameters(
     key: Key, name: str, shape: Shape | None, dtype: DTypeLike | None, *given: ArrayLike
-) -> tuple[Ints, np.dtype, list[Any]]:
+) -> tuple[Ints, np.dtype, list[Value]]:
     """The checked shape and dtype of counts, and the parameters as constants of float64."""
     check_key(key, name)
     kind = np.dtype(dtype)
@@ -48,20 +48,22 @@ def _parameters(
     return wanted, kind, [broadcast_to(x, wanted) for x in arrays]
 
 
-def _counts(k: Any, valid: Any, kind: np.dtype) -> Value:
+def _counts(k: Value, valid: Value, kind: np.dtype) -> Value:
     """Counts in a dtype; where parameters make no sense NaN, or -1 for integers."""
     bad = lit(k, math.nan) if kind.kind == "f" else lit(k, -1 if kind.kind == "i" else 0)
     return convert(select(valid, k, bad), kind)
 
 
-def _inverted(key: Key, first: Any, ratio: Callable[[Any], Any], wanted: Any, most: Any) -> Any:
+def _inverted(
+    key: Key, first: Value, ratio: Callable[[Value], Value], wanted: Value, most: Value
+) -> Value:
     """The least k with P(0) + ... + P(k) > u, where P(0) is `first` and P(k) is P(k - 1) times
     ratio(k); k is `most` at the most."""
     u = unit(key, first.shape, FLOAT64, centred=True)
     zero = lit(first, 0)
     start = (select(wanted, zero, zero), first, first, wanted)
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> PyTree:
         k, p, total, open_ = state
         after = k + 1
         # a sum that rounding keeps below u ends where its terms vanish
@@ -73,11 +75,11 @@ def _inverted(key: Key, first: Any, ratio: Callable[[Any], Any], wanted: Any, mo
     return lax.while_loop(lambda s: np.any(s[3]), step, start)[0]
 
 
-def _rejected(key: Key, wanted: Any, attempt: Callable[[Any, Any], tuple[Any, Any]]) -> Any:
+def _rejected(key: Key, wanted: Value, attempt: Attempt) -> Value:
     """Attempts with two uniform numbers, in (-1/2, 1/2) and (0, 1), until all that are wanted are
     accepted."""
 
-    def step(state: Any) -> Any:
+    def step(state: PyTree) -> PyTree:
         count, found, open_ = state
         u, v = [unit(k, wanted.shape, FLOAT64, centred=True) for k in split(fold_in(key, count))]
         k, accepted = attempt(ew.sub(u, lit(u, 0.5)), v)
@@ -122,7 +124,7 @@ def poisson(
     a = ew.add(lit(b, -0.059), b * 0.02483)
     log_mean = ew.log(high)
 
-    def attempt(u: Any, v: Any) -> tuple[Any, Any]:
+    def attempt(u: Value, v: Value) -> tuple[Value, Value]:
         us = ew.sub(lit(u, 0.5), ew.abs_(u))
         k = ew.floor((2 * a / us + b) * u + high + 0.43)
         quick = ew.and_(ew.ge(us, lit(us, 0.07)), ew.le(v, 0.9277 - 3.6224 / (b - 2)))
@@ -161,7 +163,7 @@ def binomial(
     return _counts(*_successes(key, ew.floor(n), p), kind)
 
 
-def _successes(key: Key, n: Any, p: Any) -> tuple[Any, Any]:
+def _successes(key: Key, n: Value, p: Value) -> tuple[Value, Value]:
     """Binomial counts as floats, and where the parameters make sense."""
     first, second = split(key)
     zero, one = lit(p, 0), lit(p, 1)
@@ -183,7 +185,7 @@ def _successes(key: Key, n: Any, p: Any) -> tuple[Any, Any]:
     return select(mirrored, trials - k, k), valid
 
 
-def _binomial_attempt(n: Any, p: Any, large: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+def _binomial_attempt(n: Value, p: Value, large: Value) -> Attempt:
     """An attempt of algorithm BTRS (Hoermann 1993)."""
     n, p = select(large, n, lit(n, 40)), select(large, p, lit(p, 0.5))
     spread = ew.sqrt(n * p * (1 - p))
@@ -196,7 +198,7 @@ def _binomial_attempt(n: Any, p: Any, large: Any) -> Callable[[Any, Any], tuple[
     log_odds = ew.log(p / (1 - p))
     top = lgamma(mode + 1) + lgamma(n - mode + 1)
 
-    def attempt(u: Any, v: Any) -> tuple[Any, Any]:
+    def attempt(u: Value, v: Value) -> tuple[Value, Value]:
         us = ew.sub(lit(u, 0.5), ew.abs_(u))
         k = ew.floor((2 * a / us + b) * u + c)
         quick = ew.and_(ew.ge(us, lit(us, 0.07)), ew.le(v, quick_v))
@@ -271,7 +273,7 @@ def multinomial(
     left = n[..., 0]
     valid = ew.and_(ew.ge(left, lit(left, 0)), np.all(ew.ge(p, lit(p, 0)), axis=-1))
 
-    def draw(left: Any, given: Any) -> Any:
+    def draw(left: Value, given: PyTree) -> PyTree:
         k, portion = given
         found, _ = _successes(k, left, portion)
         return left - found, found

@@ -24,7 +24,7 @@ from fgrad.random.distributions import gumbel
 from fgrad.random.keys import Key, Shape, as_shape, check_key
 from fgrad.random.uniform import randint, unit, words
 from fgrad.trace import Tracer, Value
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, PyTree
 
 
 def categorical(
@@ -111,8 +111,10 @@ def permutation(key: Key, x: ArrayLike, axis: int = 0, independent: bool = False
     axis = normalize_axis(axis, len(x.shape))
     if independent:
         shape = tuple(x.shape)
-        order = sort((*words(key, 2, shape), iota(shape, INT64, axis)), axis, num_keys=2)[-1]
-        return np.take_along_axis(x, order, axis)
+        keyed = (*words(key, 2, shape), iota(shape, INT64, axis))
+        order: PyTree = sort(keyed, axis, num_keys=2)[-1]
+        items: PyTree = x
+        return np.take_along_axis(items, order, axis)
     return take(x, _order(key, x.shape[axis]), axis)
 
 

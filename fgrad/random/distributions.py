@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ def working(dtype: np.dtype) -> np.dtype:
 
 def parameters(
     key: Key, name: str, shape: Shape | None, dtype: DTypeLike | None, *given: ArrayLike
-) -> tuple[tuple[int, ...], np.dtype, list[Any]]:
+) -> tuple[tuple[int, ...], np.dtype, list[Value]]:
     """The checked shape and dtype of a draw, and its parameters in these (float32 for float16).
 
     Without a shape it is that to which the parameters broadcast.

@@ -6,8 +6,6 @@ float32 or float16), as `fgrad.random.gamma` does, and are differentiable in the
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from fgrad.ops import elementwise as ew
@@ -22,7 +20,7 @@ from fgrad.typing import ArrayLike, DTypeLike
 Ints = tuple[int, ...]
 
 
-def signs(key: Key, shape: Ints, like: np.dtype) -> Any:
+def signs(key: Key, shape: Ints, like: np.dtype) -> Value:
     """-1 and 1 with equal probability."""
     one = like.type(1)
     return select(ew.lt(bits(key, shape, np.uint8), np.uint8(128)), -one, one)
@@ -57,7 +55,7 @@ def maxwell(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -
     return convert(_length(key, wanted, one.dtype), kind)
 
 
-def _length(key: Key, shape: Ints, dtype: np.dtype) -> Any:
+def _length(key: Key, shape: Ints, dtype: np.dtype) -> Value:
     x, y, z = [normal(k, shape, dtype) for k in split(key, 3)]
     return ew.sqrt(x * x + y * y + z * z)
 
@@ -185,7 +183,7 @@ def generalized_normal(
         >>> random.generalized_normal(random.key(0), 1.5, 4).shape
         (4,)
     """
-    wanted, kind, (p,) = parameters(key, "generalized_normal", shape, dtype, p)
+    wanted, kind, (power,) = parameters(key, "generalized_normal", shape, dtype, p)
     first, second = split(key)
-    size = ew.exp(log_gamma(first, 1 / p, wanted) / p)
-    return convert(size * signs(second, wanted, p.dtype), kind)
+    size = ew.exp(log_gamma(first, 1 / power, wanted) / power)
+    return convert(size * signs(second, wanted, power.dtype), kind)

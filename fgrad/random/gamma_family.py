@@ -7,7 +7,6 @@ P(a, x), fixed:  dx/da = -(dP/da) / p(x)  (Figurnov, Mohamed and Mnih 2018).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from fgrad.random.keys import Key, Shape, as_shape, fold_in, split
 from fgrad.random.uniform import unit
 from fgrad.trace import Value
 from fgrad.transforms.custom.jvp import custom_jvp
-from fgrad.typing import ArrayLike, DTypeLike
+from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
 Ints = tuple[int, ...]
 
@@ -73,12 +72,12 @@ def gamma(
     return convert(ew.exp(log_gamma(key, a, wanted)), kind)
 
 
-def log_gamma(key: Key, a: Any, shape: Ints) -> Any:
+def log_gamma(key: Key, a: Value, shape: Ints) -> Value:
     """`loggamma` of parameters that have the dtype and the shape of the result."""
     return _of_parameter(_log_draw(key, stop_gradient(a), shape), a)
 
 
-def _log_draw(key: Key, a: Any, shape: Ints) -> Any:
+def _log_draw(key: Key, a: Value, shape: Ints) -> Value:
     """log x = log d + 3 log(1 + c z), with d = a - 1/3 and c = 1 / sqrt(9 d), accepted where
     log u < z^2 / 2 + d - d v + d log v.  For a < 1: x(a) = x(a + 1) u^(1 / a)."""
     first, second = split(key)
@@ -88,7 +87,7 @@ def _log_draw(key: Key, a: Any, shape: Ints) -> Any:
     d = select(small, safe + 1, safe) - lit(a, 1 / 3)
     c = lit(a, 1) / ew.sqrt(d * 9)
 
-    def attempt(state: Any) -> Any:
+    def attempt(state: PyTree) -> PyTree:
         step, done, found = state
         noise, level = split(fold_in(first, step))
         z = normal(noise, shape, a.dtype)
@@ -115,19 +114,19 @@ def _log_draw(key: Key, a: Any, shape: Ints) -> Any:
 
 
 @custom_jvp
-def _of_parameter(log_x: Any, a: Any) -> Any:
+def _of_parameter(log_x: Value, a: Value) -> Value:
     """`log_x`, as it depends on the parameter of its distribution."""
     return log_x
 
 
 @_of_parameter.defjvp
-def _(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+def _(primals: tuple[Value, Value], tangents: tuple[Value, Value]) -> tuple[Value, Value]:
     log_x, a = primals
     out = _of_parameter(log_x, a)
     return out, tangents[0] + tangents[1] * _slope(a, out)
 
 
-def _slope(a: Any, log_x: Any) -> Any:
+def _slope(a: Value, log_x: Value) -> Value:
     """d log x / da at fixed P(a, x), which is x^a / gamma(a + 1) where x vanishes."""
     tiny = ew.lt(log_x, lit(a, -25))
     proper = select(tiny, lit(a, 0), log_x)

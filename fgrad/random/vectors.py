@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -72,7 +71,7 @@ def multivariate_normal(
     return convert(broadcast_to(mean, (*lead, n)) + drawn, kind)
 
 
-def _root(cov: Any, method: str) -> Any:
+def _root(cov: Value, method: str) -> Value:
     """A matrix A with A A' = cov."""
     if method == "cholesky":
         return cholesky(cov)
@@ -105,7 +104,7 @@ def ball(
     kind = float_dtype(dtype, "ball")
     lead, work = as_shape(shape, "ball"), working(kind)
     first, second = split(key)
-    x: Any = generalized_normal(first, p, (*lead, int(d)), work)
+    x: Value = generalized_normal(first, p, (*lead, int(d)), work)
     total = np.sum(np.abs(x) ** p, axis=-1) + exponential(second, lead, work)
     return convert(x / (total ** (1 / p))[..., None], kind)
 
@@ -145,11 +144,11 @@ def orthogonal(
     phase = ew.select(ew.gt(size, ew.lit(size, 0)), diagonal, ew.lit(diagonal, 1)) / ew.select(
         ew.gt(size, ew.lit(size, 0)), size, ew.lit(size, 1)
     )
-    found: Any = q * phase[..., None, :]
+    found: Value = q * phase[..., None, :]
     return convert(found if n >= columns else np.swapaxes(found, -1, -2), kind)
 
 
-def _normal_of(key: Key, shape: tuple[int, ...], kind: np.dtype) -> Any:
+def _normal_of(key: Key, shape: tuple[int, ...], kind: np.dtype) -> Value:
     """Normal numbers, of complex dtypes with independent parts."""
     if kind.kind != "c":
         return normal(key, shape, working(kind))
