@@ -371,6 +371,7 @@ def noisy_sgd(
     return chain(add_noise(eta, gamma, key), scale_by_learning_rate(learning_rate))
 
 
+@pickles_as_call
 def sharpness_aware(
     gradient: Callable[..., Updates], optimizer: GradientTransformation, rho: float = 0.05
 ) -> Callable[..., tuple[Params, PyTree]]:
