@@ -489,6 +489,7 @@ class Builder:
 
     def release(self) -> None:
         """Drop the records, so that no reference cycle keeps arrays alive."""
+        self.state.recorded += len(self.records)
         self.records = []
         self.captures = {}
         self.inputs = []

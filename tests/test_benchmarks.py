@@ -8,6 +8,7 @@ from typing import Any
 
 import cpu
 import eager
+import eager_compiled
 import eager_table
 import harness
 import numpy as np
@@ -35,6 +36,12 @@ def test_eager_workload(make: Callable[[eager.Peer], Callable[[], Any]]) -> None
     plain = eager.Peer("fgrad", np, lambda x: x, fgrad.grad)
     compiled = eager.Peer("jit", np, lambda x: x, lambda f: fgrad.jit(fgrad.grad(f)))
     assert harness.same_numbers(make(plain)(), make(compiled)())
+
+
+@pytest.mark.parametrize("program", eager_compiled.PROGRAMS, ids=lambda p: p.name)
+def test_gradients_by_hand(program: eager_compiled.Program) -> None:
+    right = fgrad.grad(program.loss(np))(program.argument)
+    assert harness.same_numbers(program.by_hand()(program.argument), right)
 
 
 def test_turns() -> None:

@@ -48,7 +48,7 @@ IN_COMPILER = {
     "": {*MIDDLE, "schedule", "llvm", "entry"},  # the list of passes, and the contract of backends
     "cpu": {*MIDDLE, "schedule", "llvm", "llvm.vector", "host", "entry", "", *CPU},
     "jit": {*MIDDLE, "entry", ""},
-    "prompt": {"jit"},
+    "prompt": {"entry", "", "jit"},
 }
 
 # Packages that take long to load, and the only parts of fgrad that may name each of them.

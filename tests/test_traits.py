@@ -204,6 +204,7 @@ RULE_TABLES = {
     "fgrad/compile/passes/ranges.py": ("_FITS", "_RULES", "_TESTS"),
     "fgrad/compile/passes/simplify.py": ("EXACT", "FASTMATH"),
     "fgrad/compile/products/views.py": ("VIEWS",),
+    "fgrad/compile/prompt/warned.py": ("_AGAIN", "_ALL", "_FIRST", "_OF_PROGRAMS", "_SILENT"),
     "fgrad/ops/linalg_compositions.py": ("COMPOSITIONS",),
     "fgrad/ops/varying.py": ("_RULES",),
     "fgrad/transforms/sparse/pattern.py": ("PATTERN_RULES",),

@@ -29,6 +29,8 @@ from fgrad.typing import P, PyTree, R
 
 # Calls of these at the prompt may compile themselves.
 COMPILED: set[Callable[..., PyTree]] = set()
+# The code of functions for which they never do, by its identity.
+INTERPRETED: dict[int, types.CodeType] = {}
 at_prompt: Provided[Callable[..., PyTree]] = Provided("fgrad.compile.prompt.calls.at_prompt")
 
 
@@ -50,17 +52,17 @@ class Transformed:
         label: how cards call it.
     """
 
-    __slots__ = ("fun", "recipe", "__dict__", "__weakref__")
+    __slots__ = ("fun", "of", "recipe", "__dict__", "__weakref__")
 
     recipe: Recipe
 
     def __init__(self, fun: Callable[..., PyTree], of: Callable[..., PyTree], label: str) -> None:
-        self.fun = fun
+        self.fun, self.of = fun, of
         named(self, of, label)
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
-            if config.eager_compile:
+            if config.eager_compile and id(getattr(self.of, "__code__", 0)) not in INTERPRETED:
                 return at_prompt.call(self, args, kwargs)
             return self.fun(*args, **kwargs)
         except Exception as error:

@@ -69,13 +69,17 @@ _FUNCTIONS_OF_MODULES = (types.BuiltinFunctionType, type(operator.add))
 _STATIC = (int, float, complex, str, bytes, type(None), np.dtype)
 
 
+Place = tuple[str, tuple[str, ...], object]  # ("np", ("linalg", "norm")), and what is found there
+
+
 class Reads(NamedTuple):
     """What the functions of one code object read by name, and why it does not qualify."""
 
     code: CodeType
     names: tuple[str, ...]  # globals, builtins among them
     modules: dict[str, types.ModuleType]  # what names stood for when the code was looked at
-    builtins: frozenset[str]  # the names of Python's functions without effects
+    paths: tuple[Place, ...]
+    builtins: dict[str, object]  # Python's functions without effects
     why: str  # nothing, if the function qualifies
 
 
@@ -98,19 +102,17 @@ def _reads_of(fun: FunctionType) -> Reads:
     code = fun.__code__
     names = tuple(sorted(set().union(*[global_names(part) for part in codes_in(code)])))
     modules = {name: x for name, x in _values(fun, names) if isinstance(x, types.ModuleType)}
-    harmless = frozenset([n for n in names if is_known(getattr(builtins, n, _UNKNOWN))])
-    return Reads(code, names, modules, harmless, _reason(fun, modules))
-
-
-def _reason(fun: FunctionType, modules: dict[str, types.ModuleType]) -> str:
-    """Why a function does not qualify, by its source alone."""
-    if owner_of(fun.__code__.co_filename) != USERS:
-        return "it is a function of a library"
-    try:
-        node = node_of(fun)
-    except Unconvertible as reason:
-        return str(reason)
-    return next(_Look(fun.__code__, modules).reasons(node), "")
+    found = {name: getattr(builtins, name, _UNKNOWN) for name in names}
+    harmless = {name: x for name, x in found.items() if is_known(x)}
+    look = _Look(code, modules)
+    why = "it is a function of a library"
+    if owner_of(code.co_filename) == USERS:
+        try:
+            why = next(look.reasons(node_of(fun)), "")
+        except Unconvertible as reason:
+            why = str(reason)
+    paths = tuple([(*path, held) for path, held in look.paths.items()])
+    return Reads(code, names, modules, paths, harmless, why)
 
 
 def _values(fun: FunctionType, names: tuple[str, ...]) -> Iterator[tuple[str, object]]:
@@ -127,6 +129,7 @@ class _Look:
 
     def __init__(self, code: CodeType, modules: dict[str, types.ModuleType]) -> None:
         self.modules = modules
+        self.paths: dict[tuple[str, tuple[str, ...]], object] = {}
         inner = list(codes_in(code))
         self.local = {n for part in inner for n in (*part.co_varnames, *part.co_cellvars)}
 
@@ -135,9 +138,6 @@ class _Look:
         parts = list(_parts(function))
         self.made = _made_functions(function)
         self.lists = _made_lists(parts)
-        unread = _unread(function, parts)
-        if unread:
-            yield f"it computes {unread}, which nothing reads"
         for node in parts:
             why = self.reason(node)
             if why:
@@ -165,7 +165,8 @@ class _Look:
             return f"it writes {text}"
         path = _path(node)
         if path and path[0] in self.modules and path[0] not in self.local:
-            held = _held(self.modules[path[0]], path[1:])
+            names, held = _held(self.modules[path[0]], path[1:])
+            self.paths[path[0], names] = held
             known = isinstance(held, types.ModuleType) or is_known(held)
             return "" if known else f"{text} is not known to be without effects"
         if node.attr in _GROWING and path and path[0] in self.lists and len(path) == 2:
@@ -241,22 +242,6 @@ def _made_lists(parts: list[ast.AST]) -> set[str]:
     return made - other
 
 
-def _unread(function: ast.AST, parts: list[ast.AST]) -> str:
-    """What is computed for nothing: compiled code would leave it out, with the error that it may
-    raise."""
-    for node in parts:
-        if isinstance(node, ast.Expr) and not isinstance(node.value, (ast.Call, ast.Constant)):
-            return ast.unparse(node.value)
-    names = [n for n in ast.walk(function) if isinstance(n, ast.Name)]
-    read = {n.id for n in names if isinstance(n.ctx, ast.Load)}
-    for node in parts:
-        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant):
-            unread = _bound(*node.targets) - read
-            if unread == _bound(*node.targets):
-                return min(unread)
-    return ""
-
-
 def _bound(*targets: ast.AST) -> set[str]:
     return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
 
@@ -280,12 +265,13 @@ def _path(node: ast.expr) -> list[str]:
     return [node.id, *names] if isinstance(node, ast.Name) else []
 
 
-def _held(module: object, names: list[str]) -> object:
-    for name in names:
+def _held(module: object, names: list[str]) -> tuple[tuple[str, ...], object]:
+    """What is found in a module, by the first of some names."""
+    for k, name in enumerate(names):
         module = getattr(module, name, _UNKNOWN)
         if not isinstance(module, types.ModuleType):
-            break
-    return module
+            return tuple(names[: k + 1]), module
+    return tuple(names), module
 
 
 _UNKNOWN = object()

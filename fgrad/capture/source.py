@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any, TypeAlias, TypeVar
 
+from fgrad.base.fork_locks import Locked
+
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.Lambda"
 N = TypeVar("N", bound=ast.AST)
 NAME = "function_"  # of what is compiled, so that its own name is that of the user's function
@@ -34,6 +36,14 @@ def node_of(fun: FunctionType) -> FunctionNode:
         Unconvertible: there is no source, or it is not what the function runs.
     """
     code = fun.__code__
+    with _PARSER.lock:
+        return _node_of(fun, code)
+
+
+_PARSER = Locked()  # CPython 3.11 counts the depth of trees for all threads together
+
+
+def _node_of(fun: FunctionType, code: CodeType) -> FunctionNode:
     lines = linecache.getlines(code.co_filename, fun.__globals__)
     if not lines or code.co_firstlineno > len(lines):
         raise Unconvertible("its source is not known")
@@ -192,7 +202,8 @@ def code_of(node: ast.FunctionDef, like: CodeType, extra: str) -> CodeType | Non
     module = ast.Module([made], [])
     flags = like.co_flags & _FUTURE
     try:
-        outer = compile(module, like.co_filename, "exec", flags, True)
+        with _PARSER.lock:
+            outer = compile(module, like.co_filename, "exec", flags, True)
     except SyntaxError:
         return None
     factory = next(c for c in outer.co_consts if isinstance(c, CodeType))

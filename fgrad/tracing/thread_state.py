@@ -26,7 +26,8 @@ class State:
 
     __slots__ = (
         "axes", "bodies", "builder", "captures", "checks", "closed", "handlers", "loc", "mapped",
-        "opened", "rewritten", "rule", "shown", "textless", "unsettled", "via", "within",
+        "opened", "recorded", "rewritten", "rule", "shown", "textless", "unsettled", "via",
+        "within",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class State:
         self.handlers: tuple[Handlers, ...] = ()  # of the `try` blocks that are being traced
         self.rewritten = False  # whether any was, since this was set to False
         self.opened = 0  # how many traces were begun
+        self.recorded = 0  # how many equations were recorded in those that have ended
         self.loc: RawLoc | Loc | None = None
         self.closed: Builder | None = None
         self.rule = False

@@ -210,6 +210,18 @@ def errors_of_what_is_not_read() -> Iterator[Any]:
     yield from calls(unused, 2.0, 3.0)
     yield lambda: fgrad.grad(unused)(2.0, 0.0)
 
+    def in_a_loop(x: Any, i: Any) -> Any:
+        total = 0.0
+        for k in range(40):
+            y = x[i[0] % 5 + k // 40] if k else x[0]
+            z = x[i[0] + k % 2]  # noqa: F841
+            y = x[1]
+            total = total + y
+        return total
+
+    yield from calls(in_a_loop, X, np.array([2]))
+    yield lambda: fgrad.grad(in_a_loop)(X, np.array([7]))
+
     def statement(x: Any, i: Any) -> Any:
         x[i[0]]
         return np.sum(x**2)

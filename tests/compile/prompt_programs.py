@@ -4,6 +4,7 @@ Each gives the outcomes of its calls, and its functions are compiled."""
 
 from __future__ import annotations
 
+import builtins
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -334,3 +335,64 @@ def integers_beyond_64_bits() -> Iterator[Any]:
         return total
 
     yield from calls(fibonacci, 2.0)
+
+
+@compiles
+def warnings_that_the_result_hides() -> Iterator[Any]:
+    def sigmoid(x: Any) -> Any:
+        return np.sum(1.0 / (1.0 + np.exp(-x)))
+
+    def where(x: Any) -> Any:
+        return np.sum(np.where(x > 0.0, np.log(x), x))
+
+    def relu(x: Any) -> Any:
+        return np.sum(np.maximum(x * x * x, -1.0))
+
+    def inverse(x: Any) -> Any:
+        return np.tanh(x[0] / x[1]) + np.exp(-1.0 / x[2])
+
+    def unread(x: Any) -> Any:
+        y = np.exp(x)
+        return np.sum(y[:2] * x[0])
+
+    for loss in (sigmoid, where, relu, inverse, unread):
+        yield from calls(loss, X)
+        for k, value in enumerate((0.0, -1000.0, -1e200, 1e200, 710.0)):
+            x = X.copy()
+            x[-1 if loss is unread else k % 3] = value
+            yield fgrad.grad(loss)(x)
+        yield from calls(loss, X)
+
+
+@compiles
+def warnings_in_loops() -> Iterator[Any]:
+    def seen(x: Any) -> Any:
+        total = 0.0
+        for k in range(20):
+            total = total + np.exp(x[k % 5] * k) / (k + 1.0)
+        return total
+
+    def unseen(x: Any) -> Any:
+        total = 0.0
+        for k in range(20):
+            total = total + np.minimum(np.exp(x[k % 5] * k), 50.0)
+        return total
+
+    for loss in (seen, unseen):
+        yield from calls(loss, X)
+        yield fgrad.grad(loss)(X * 1000.0)
+
+
+@compiles
+def functions_of_modules_exchanged() -> Iterator[Any]:
+    def loss(x: Any) -> Any:
+        return np.sum(np.sin(x)) * max(2.0, 1.0)
+
+    yield from calls(loss, X)
+    before = np.sin, builtins.max
+    np.sin, builtins.max = np.cos, lambda a, b: 10.0 * a
+    try:
+        yield from calls(loss, X)
+    finally:
+        np.sin, builtins.max = before
+    yield from calls(loss, X)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
-import itertools
+import math
 import pickle
 import sys
 import warnings
@@ -21,6 +21,7 @@ from prompt_programs import COMPILED, Case
 
 import fgrad
 from fgrad import tree
+from fgrad.base.pickling import INTERPRETED
 from fgrad.compile.prompt import calls
 from fgrad.config import config
 
@@ -32,6 +33,7 @@ def histories(monkeypatch: pytest.MonkeyPatch) -> dict[int, calls.History]:
     """Each test begins as a new process."""
     found: dict[int, calls.History] = {}
     monkeypatch.setattr(calls, "_HISTORIES", found)
+    INTERPRETED.clear()
     return found
 
 
@@ -109,16 +111,17 @@ def test_it_is_off_unless_it_is_asked_for(histories: dict[int, calls.History]) -
 
 
 def test_it_begins_when_interpreting_has_cost_as_much(
-    histories: dict[int, calls.History], monkeypatch: pytest.MonkeyPatch
+    histories: dict[int, calls.History],
 ) -> None:
-    now = itertools.count(0.0, 0.001)  # each call takes a millisecond
-    monkeypatch.setattr(calls, "perf_counter", lambda: next(now))
-    called(10, setting=1)
+    cost = calls.Cost(3)
+    looked = math.ceil(calls.LOOK / cost.seconds)
+    called(looked, setting=1)
     (history,) = histories.values()
-    assert not history.kinds and 0.009 < history.seconds < 0.011
-    called(45, setting=1)
+    assert not history.kinds and calls.LOOK <= history.seconds < calls.LOOK + cost.seconds
+    paid = math.ceil(cost.compiling / cost.seconds)
+    called(paid - 5, setting=1)
     assert compiled_kinds(histories) == 0
-    called(45, setting=1)
+    called(8, setting=1)
     assert compiled_kinds(histories) == 1
 
 
@@ -200,7 +203,7 @@ def test_only_the_outermost_call_is_compiled(histories: dict[int, calls.History]
         for _ in range(3):
             found = fgrad.vmap(fgrad.grad(quadratic))(np.ones((3, 5)))
     np.testing.assert_allclose(found, np.ones((3, 5)))
-    assert not histories
+    assert compiled_kinds(histories) == 0
 
 
 def prints(x: Any) -> Any:

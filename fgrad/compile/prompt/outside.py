@@ -11,6 +11,7 @@ are.  All else is part of the key: integers, texts, modules, functions, the kind
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Iterator
 from types import FunctionType
@@ -18,7 +19,7 @@ from types import FunctionType
 import numpy as np
 
 from fgrad.base.closures import contents
-from fgrad.capture.pure import is_known, is_known_module, pure_reads
+from fgrad.capture.pure import Place, Reads, is_known, is_known_module, pure_reads
 from fgrad.typing import PyTree
 
 MOST_PARTS = 256  # of a key
@@ -37,7 +38,7 @@ class _Missing:
 
 
 MISSING = _Missing()
-_FRACTIONS = frozenset({float, complex, np.float64, np.float32, np.complex128, np.complex64})
+FRACTIONS = frozenset({float, complex, np.float64, np.float32, np.complex128, np.complex64})
 _STATIC = frozenset({int, bool, str, bytes, type(None), type(Ellipsis)})
 _KINDS = "biufc"
 
@@ -63,7 +64,7 @@ class Read:
                 raise Refused("it is given an array that is not contiguous")
             key += (x.dtype, x.shape)
             self.leaves.append(x)
-        elif kind in _FRACTIONS:
+        elif kind in FRACTIONS:
             key.append(kind)
             self.leaves.append(x)
         elif kind in _STATIC:
@@ -111,16 +112,15 @@ class Read:
         for name in reads.names:
             x = scope.get(name, MISSING)
             if x is MISSING:
-                if name not in reads.builtins:
-                    raise Refused(
-                        f"it reads {name}, which is not known to be without effects", True
-                    )
+                _check_builtin(name, reads)
                 key.append(x)
             else:
                 self.outside(name, x, modules)
         if fun.__closure__:
             for name, cell in zip(reads.code.co_freevars, fun.__closure__, strict=True):
                 self.outside(name, contents(cell, MISSING), modules)
+        for path in reads.paths:
+            _check_path(path, modules)
         self.given(fun)
 
     def given(self, fun: FunctionType) -> None:
@@ -143,6 +143,23 @@ class Read:
             self.value(x)
 
 
+def _check_builtin(name: str, reads: Reads) -> None:
+    known = reads.builtins.get(name, MISSING)
+    if known is MISSING:
+        raise Refused(f"it reads {name}, which is not known to be without effects", True)
+    if getattr(builtins, name, None) is not known:
+        raise Refused(f"{name} is another function than it was")
+
+
+def _check_path(path: Place, modules: dict[str, types.ModuleType]) -> None:
+    name, names, known = path
+    x: PyTree = modules[name]
+    for part in names:
+        x = getattr(x, part, MISSING)
+    if x is not known:
+        raise Refused(f"{name}.{'.'.join(names)} is another function than it was")
+
+
 def _described(x: object) -> str:
     name = getattr(x, "__name__", None)
     if name is None:
@@ -163,7 +180,7 @@ class Twin:
     def value(self, x: PyTree) -> PyTree:
         """The twin of one value."""
         kind = type(x)
-        if kind is np.ndarray or kind in _FRACTIONS:
+        if kind is np.ndarray or kind in FRACTIONS:
             return next(self.leaves)
         if kind is FunctionType:
             return self.function(x)

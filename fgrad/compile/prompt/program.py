@@ -18,9 +18,15 @@ from fgrad.base.kinds import is_array
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import HEARD
 from fgrad.capture.notes import NOTES
-from fgrad.compile.jit.call import FlatCall, executable_of
+from fgrad.compile.backend import RunnableOnHost
+from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
+from fgrad.compile.entry.table import Parameters
+from fgrad.compile.jit.call import computed, executable_of
 from fgrad.compile.jit.effects import Watched
+from fgrad.compile.jit.native import learn
 from fgrad.compile.prompt.outside import Read, Refused, Twin
+from fgrad.compile.prompt.unread import has_unread_checks
+from fgrad.compile.prompt.warned import hidden_in, run_looking
 from fgrad.errors import FgradError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
 from fgrad.ir.program import Program
@@ -29,6 +35,7 @@ from fgrad.ops import primitives as prims
 from fgrad.ops.counters import counter_step
 from fgrad.trace import Tracer, trace
 from fgrad.tracing.capturing import capturing, reason_of, user_form
+from fgrad.tracing.record import TracedProgram
 from fgrad.transforms.core.arguments import is_writable
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.typing import PyTree
@@ -48,8 +55,6 @@ class Form(NamedTuple):
         self, fun: Callable[..., PyTree], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]
     ) -> tuple[PyTree, PyTree]:
         """The result of a call, and what else it computed: the values of the function."""
-        if not self.steps:
-            return user_form(fun)(*args, **kwargs), None
         inner: PyTree = fun
         for make, options, named in self.steps[:-1]:
             inner = make(inner, *options, **dict(named))
@@ -73,7 +78,8 @@ class Constant(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """The program of a call, and how its results become that of the call."""
+    """The program of a call, whose first output says whether numbers are finite, and how the others
+    become the result."""
 
     program: Program
     captured: Sequence[np.ndarray]  # the first inputs
@@ -82,25 +88,58 @@ class Traced(NamedTuple):
     held: list[object]  # what must live as long as the key is used
 
 
+@native_class
+class CheckedCall(NativeCallable):
+    """A compiled program as a function of leaves of exactly its kinds; it gives None for others."""
+
+    __slots__ = ("executable", "kinds", "native", "program")
+
+    def __init__(self, program: Program, executable: RunnableOnHost, kinds: Sequence[Kind]) -> None:
+        self.program, self.executable, self.kinds = program, executable, kinds
+        self.native = NativeCalls()
+
+    def __call__(self, *leaves: PyTree) -> Sequence[PyTree] | None:
+        if tuple(map(kind_of, leaves)) != self.kinds:
+            return None
+        if self.native.wants(self.executable):
+            treedef = tree.structure((leaves, {}))
+            results = tree.structure(tuple(self.program.outputs))
+            parameters = Parameters(leaves, {}, treedef, {}, self.program.in_avals)
+            learn(self.native, self, parameters, self.program, self.executable, results)
+        return computed(self.program, leaves)
+
+
+Kind = tuple[type, np.dtype | None, tuple[int, ...]]
+
+
+def kind_of(leaf: PyTree) -> Kind:
+    """What the program of a leaf depends on."""
+    is_array = type(leaf) is np.ndarray
+    return type(leaf), leaf.dtype if is_array else None, leaf.shape if is_array else ()
+
+
 class Compiled(NamedTuple):
     """The compiled form of calls of one kind."""
 
-    call: FlatCall
+    call: CheckedCall
     traced: Traced
+    single: bool  # the result is the first output
 
     def outs(self, leaves: Sequence[PyTree]) -> Sequence[PyTree] | None:
-        """The outputs of the program; None if a number is not finite."""
-        outs = self.call(*self.traced.captured, *leaves)
-        return outs[1:] if outs[0] else None
+        """The outputs of the program: whether all numbers are finite, and these; None if a leaf is
+        of another kind."""
+        return self.call(*self.traced.captured, *leaves)
 
     def result(self, outs: Sequence[PyTree]) -> PyTree:
         """What the call returns."""
+        if self.single:
+            return outs[1]
         traced = self.traced
         found = [x.value if isinstance(x, Constant) else outs[x] for x in traced.leaves]
         return tree.unflatten(traced.out_tree, found)
 
 
-def compiled(
+def compiled_call(
     fun: FunctionType,
     form: Form,
     args: tuple[PyTree, ...],
@@ -120,13 +159,12 @@ def compiled(
     Raises:
         Refused: it would not be the same as the interpreted one.
     """
+    call = _Call(fun, args, kwargs, read, name)
     saved, NOTES.kept = NOTES.kept, []
     HEARD.texts = []
     try:
         with capturing(True), np.errstate(all="raise", under="ignore"):
-            traced = _traced(fun, form, args, kwargs, read, name)
-            if _has_unknown_loops(traced.program):
-                _check_integers(_traced(fun, Form(()), args, kwargs, read, name).program)
+            traced = call.traced(form)
         doubts = [note.why for note in NOTES.kept if note.what == "plain"] + HEARD.texts
     except FgradError as error:
         raise Refused(f"it cannot be captured: {reason_of(error)}") from None
@@ -138,49 +176,86 @@ def compiled(
         NOTES.kept, HEARD.texts = saved, None
     if doubts:
         raise Refused(f"it cannot be captured: {doubts[0]}")
-    call = FlatCall(traced.program, executable_of(traced.program))
-    return Compiled(call, traced)
+    kinds = tuple(map(kind_of, (*traced.captured, *read.leaves)))
+    checked = CheckedCall(traced.program, executable_of(traced.program), kinds)
+    return Compiled(checked, traced, traced.out_tree.is_leaf() and traced.leaves[0] == 1)
 
 
-def _traced(
-    fun: FunctionType,
-    form: Form,
-    args: tuple[PyTree, ...],
-    kwargs: dict[str, PyTree],
-    read: Read,
-    name: str,
-) -> Traced:
-    found: dict[str, PyTree] = {}
+class _Call(NamedTuple):
+    """A call that is traced; see `compiled_call`."""
 
-    def flat(*tracers: Tracer) -> list[PyTree]:
-        twin = Twin(iter(tracers))
-        try:
-            return outputs(twin, tracers)
-        finally:
-            twin.forget()
+    fun: PyTree
+    args: tuple[PyTree, ...]
+    kwargs: dict[str, PyTree]
+    read: Read
+    name: str
 
-    def outputs(twin: Twin, tracers: Sequence[Tracer]) -> list[PyTree]:
-        made = twin.function(fun)
-        given, named = twin.value(args), twin.value(kwargs) if kwargs else {}
-        arrays = [is_writable(x) for x in read.leaves]
-        watched = Watched(tracers, arrays, (given, named, twin.outside), False)
-        result, more = form(made, given, named)
-        leaves, out_tree = tree.flatten(result)
-        places, values = _outputs(leaves, form.has_aux) if form.steps else ([], _tracers(leaves))
-        effects, values = watched.after(values, name, lambda: ["an argument"] * len(tracers))
-        if effects.writes or effects.stores or effects.contiguous:
-            raise Refused("it writes into an argument, or into what it reads outside")
-        found.update(leaves=places, out_tree=out_tree, held=twin.held)
-        finite = _finite([*values, *tree.leaves(more)])
-        return [finite, *values]
+    def traced(self, form: Form) -> Traced:
+        """The program of the transformed function, with what else must be finite."""
+        found: dict[str, PyTree] = {}
+        plain = self.plain()
+        _check_integers(plain.program)
+        if has_unread_checks(plain.program):
+            raise Refused("it computes what may raise, and nothing reads it")
+        hidden = hidden_in(plain.program)
 
-    traced = trace(flat, [aval_of(x) for x in read.leaves], name, "jit", True)
-    if not all([type(x) is np.ndarray for x in traced.captured]):
-        raise Refused("it reads values of another trace, or on a device")
-    size = sum([len(part.eqns) for part in subprograms(traced.program)])
-    if size > MOST_EQUATIONS:
-        raise Refused(f"its program would have {size:,} equations")
-    return Traced(traced.program, traced.captured, **found)
+        def outputs(
+            fun: FunctionType, args: tuple[PyTree, ...], kwargs: dict[str, PyTree],
+            tracers: Sequence[Tracer],
+        ) -> list[PyTree]:  # fmt: skip
+            result, values = form(fun, args, kwargs)
+            leaves, found["out_tree"] = tree.flatten(result)
+            found["leaves"], outs = _outputs(leaves, form.has_aux)
+            finite = _finite([*outs, *tree.leaves(values)])
+            if not hidden.nothing:
+                given = [*plain.captured, *tracers]
+                finite = np.logical_and(finite, run_looking(plain.program, hidden, given)[1])
+            return [finite, *outs]
+
+        traced, held = self._trace(outputs)
+        size = sum([len(part.eqns) for part in subprograms(traced.program)])
+        if size > MOST_EQUATIONS:
+            raise Refused(f"its program would have {size:,} equations")
+        return Traced(traced.program, traced.captured, held=held, **found)
+
+    def plain(self) -> TracedProgram:
+        """The program of the function itself, as far as its results are traced."""
+
+        def outputs(
+            fun: FunctionType, args: tuple[PyTree, ...], kwargs: dict[str, PyTree],
+            _tracers: Sequence[Tracer],
+        ) -> list[PyTree]:  # fmt: skip
+            found = tree.leaves(user_form(fun)(*args, **kwargs))
+            return [x for x in found if isinstance(x, Tracer)]
+
+        return self._trace(outputs)[0]
+
+    def _trace(self, outputs: Callable[..., list[PyTree]]) -> tuple[TracedProgram, list[object]]:
+        """A trace of a twin of the function, which must change nothing that it is given."""
+        held: list[object] = []
+
+        def flat(*tracers: Tracer) -> list[PyTree]:
+            twin = Twin(iter(tracers))
+            try:
+                fun, args = twin.function(self.fun), twin.value(self.args)
+                kwargs = twin.value(self.kwargs) if self.kwargs else {}
+                arrays = [is_writable(x) for x in self.read.leaves]
+                watched = Watched(tracers, arrays, (args, kwargs, twin.outside), False)
+                outs = outputs(fun, args, kwargs, tracers)
+                names = ["an argument"] * len(tracers)
+                effects, outs = watched.after(outs, self.name, lambda: names)
+                if effects.writes or effects.stores or effects.contiguous:
+                    raise Refused("it writes into an argument, or into what it reads outside")
+                held.extend(twin.held)
+                return outs
+            finally:
+                twin.forget()
+
+        avals = [aval_of(x) for x in self.read.leaves]
+        traced = trace(flat, avals, self.name, "jit", True)
+        if not all([type(x) is np.ndarray for x in traced.captured]):
+            raise Refused("it reads values of another trace, or on a device")
+        return traced, held
 
 
 def _outputs(leaves: Sequence[PyTree], has_aux: bool) -> tuple[list[int | Constant], list[PyTree]]:
@@ -195,13 +270,9 @@ def _outputs(leaves: Sequence[PyTree], has_aux: bool) -> tuple[list[int | Consta
             raise Refused(f"it returns an object of class {type(x).__name__}")
         if has_aux and isinstance(x, Tracer) and x.weak:
             raise Refused("it returns a number of Python's")
-        places.append(len(values))
+        places.append(len(values) + 1)
         values.append(x)
     return places, values
-
-
-def _tracers(leaves: Sequence[PyTree]) -> list[Tracer]:
-    return [x for x in leaves if isinstance(x, Tracer)]
 
 
 def _finite(values: Sequence[PyTree]) -> PyTree:
@@ -209,15 +280,6 @@ def _finite(values: Sequence[PyTree]) -> PyTree:
     numbers = [x for x in values if isinstance(x, (Tracer, np.ndarray)) and x.dtype.kind in "fc"]
     tests = [np.all(np.isfinite(x)) for x in numbers]
     return functools.reduce(np.logical_and, tests, np.True_)
-
-
-def _has_unknown_loops(program: Program) -> bool:
-    """Whether it is computed how many steps a loop has, or how large an integer is."""
-    return any([
-        eqn.prim is prims.while_ or (eqn.prim is prims.convert and _is_integer(eqn.outputs[0].aval))
-        for part in subprograms(program)
-        for eqn in part.eqns
-    ])  # fmt: skip
 
 
 def _check_integers(program: Program) -> None:
