@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
-from fgrad.numpy import arrange, creation, inplace, products, reductions, selection
+from fgrad.numpy import arrange, creation, inplace, reductions
 from fgrad.numpy.at_indexing import At
 from fgrad.numpy.indexing import getitem
 from fgrad.numpy.operators import OPERATORS
@@ -23,6 +24,11 @@ from fgrad.tracing.readout import number_of
 from fgrad.tracing.tables import numpy_functions
 from fgrad.tracing.trace_errors import needs_value
 from fgrad.typing import ArrayLike, Casting, DTypeLike, Order
+
+if TYPE_CHECKING:
+    from fgrad.numpy import common
+else:
+    common = lazy_module("fgrad.numpy.common")
 
 
 def astype(
@@ -67,11 +73,11 @@ def transpose(self: Tracer, *axes: Any) -> Value:
 def _matmul(self: Tracer, other: Value) -> Value:
     if not isinstance(other, (Tracer, np.ndarray, np.generic, list, tuple)):
         return NotImplemented
-    return products.matmul(self, other)
+    return common.products.matmul(self, other)
 
 
 def _rmatmul(self: Tracer, other: Value) -> Value:
-    return products.matmul(other, self)
+    return common.products.matmul(other, self)
 
 
 def _later(name: str) -> Callable[..., object]:
@@ -149,8 +155,8 @@ REFUSED_PROPERTIES = {name: _MEMORY for name in ("data", "ctypes", "strides", "f
 OF_VALUES = ("item", "tolist", "tobytes", "tofile", "dump", "dumps", "__reduce__")
 SAME_FUNCTION = (
     "argmax", "argmin", "argsort", "argpartition", "choose", "clip", "cumprod",
-    "cumsum", "diagonal", "nonzero", "repeat", "round", "searchsorted", "squeeze", "swapaxes",
-    "take", "trace",
+    "cumsum", "diagonal", "dot", "nonzero", "repeat", "round", "searchsorted", "squeeze",
+    "swapaxes", "take", "trace",
 )  # fmt: skip
 
 
@@ -195,14 +201,12 @@ METHODS: dict[str, object] = {
     "var": reductions.var,
     "std": reductions.std,
     "ptp": reductions.ptp,
-    "dot": products.dot,
     "astype": astype,
     "reshape": reshape,
     "transpose": transpose,
     "ravel": arrange.ravel,
     "flatten": arrange.flatten,
     "copy": copy,
-    "take": selection.take,
     "T": property(arrange.transpose),
     "mT": property(arrange.matrix_transpose),
     "at": property(At),

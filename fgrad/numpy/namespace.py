@@ -26,13 +26,14 @@ from fgrad.typing import ArrayLike, DTypeLike
 
 Function: TypeAlias = Callable[..., object]
 
-MORE = "fgrad.numpy.more"  # the functions that `import fgrad` leaves for later
-deferred[MORE] = None
+LATER = ("fgrad.numpy.common", "fgrad.numpy.more")  # what `import fgrad` leaves for later
+deferred.update(dict.fromkeys(LATER))
 
 
 def load_all() -> None:
     """Load the functions that `import fgrad` leaves for later: linalg, fft, sorting, ..."""
-    load(MORE)
+    for module in LATER:
+        load(module)
 
 
 def _public(name: str, target: Any, traced: Function) -> Function:
@@ -95,8 +96,9 @@ def _of_dtype(kind: type) -> Function:
 
 def _made(name: str) -> object:
     """What stands here for a dotted name of NumPy; None if that is NumPy's own."""
-    if name not in TRACED and name not in CREATED:
-        load_all()
+    for module in () if name in CREATED else LATER:
+        if name not in TRACED:
+            load(module)
     if name in OWN:
         return OWN[name]
     target, traced = TRACED.get(name, (None, None))

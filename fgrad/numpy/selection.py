@@ -30,6 +30,7 @@ from fgrad.numpy.promote import (
     shape_of,
     user_line,
 )
+from fgrad.numpy.unsupported import SIZED
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
@@ -364,16 +365,6 @@ def known_array(x: ArrayLike, function: str, *advice: str) -> np.ndarray:
             ),
         )
     return np.asarray(value)
-
-
-# What to write where values are not known: the keyword that fixes the shape of the result.
-SIZED = {
-    name: f"fgrad.numpy.{name}(..., size=n)    n elements, filled up or cut off"
-    for name in (
-        "nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_counts", "extract",
-        "compress", "union1d", "intersect1d", "setdiff1d", "setxor1d",
-    )
-} | {"bincount": "fgrad.numpy.bincount(x, length=n)    counts of 0 ... n - 1"}  # fmt: skip
 
 
 @implements("isclose")

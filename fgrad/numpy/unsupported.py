@@ -10,7 +10,6 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import UnsupportedNumpyError
 from fgrad.numpy.dispatch import TRACED
 from fgrad.numpy.promote import user_line
-from fgrad.numpy.selection import SIZED
 from fgrad.tracing.tables import unsupported_card
 
 difflib: Any = lazy_module("difflib")
@@ -46,6 +45,15 @@ PLAIN: tuple[str, ...] = (
     "set_printoptions", "setbufsize", "seterr", "seterrcall", "show_config", "show_runtime", "test",
     "tri", "tril_indices", "triu_indices", "typename", "zeros",
 )  # fmt: skip
+
+# What to write where values are not known: the keyword that fixes the shape of the result.
+SIZED = {
+    name: f"fgrad.numpy.{name}(..., size=n)    n elements, filled up or cut off"
+    for name in (
+        "nonzero", "flatnonzero", "argwhere", "unique", "unique_values", "unique_counts", "extract",
+        "compress", "union1d", "intersect1d", "setdiff1d", "setxor1d",
+    )
+} | {"bincount": "fgrad.numpy.bincount(x, length=n)    counts of 0 ... n - 1"}  # fmt: skip
 
 # Names whose result has a shape that depends on values: what to write where these are not known.
 NEEDS_VALUES: dict[str, str] = {

@@ -2,7 +2,6 @@
 
 from fgrad.ops import (  # noqa: F401
     checked,
-    dot,
     elementwise,
     index,
     reduce,

@@ -52,6 +52,7 @@ print(found + ["SciPy's BLAS"] * ("scipy.libs" in maps or "/scipy/" in maps))
         ("lambda w, x: np.sum(np.sin(w)) + 1", []),
         ("fgrad.value_and_grad(loss)", []),
         ("closing_over(np.ones(4))", []),
+        ("lambda w, x: np.sum(fgrad.numpy.where(w > 0, w, 1.0))", ["fgrad.capture.calls"]),
         ("fgrad.value_and_grad(network)", ["fgrad.capture.calls"]),
         ("lambda w, x: np.sum(w[labels, (x[0] - 1).astype(int)])", ["fgrad.capture.calls"]),
     ],
