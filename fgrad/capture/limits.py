@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.kinds import is_any
-from fgrad.ops import primitives as prims
+from fgrad.ops.checked import checked_p
+from fgrad.ops.elementwise import convert_p, floor_divide, max_p, min_p, mul_p, neg_p, sub_p
+from fgrad.ops.families import bound_by
+from fgrad.ops.selected import ADD
 from fgrad.trace import Builder, Tracer
 from fgrad.tracing.record import Record
 
@@ -73,7 +76,7 @@ class _Ranges:
 
     def made(self, builder: Builder, record: Record) -> Range | None:
         """The range of what an equation makes."""
-        if record.prim is prims.checked:  # what fails is an error
+        if record.prim is checked_p:  # what fails is an error
             first = record.operands[0]
             return self.at(builder, first) if type(first) is int else self.of(first)
         rule = _RULES.get(record.prim)
@@ -89,12 +92,12 @@ def _mul(x: Range, y: Range) -> Range:
 
 
 _RULES: dict[Any, Any] = {
-    prims.add: lambda x, y: (x[0] + y[0], x[1] + y[1]),
-    prims.sub: lambda x, y: (x[0] - y[1], x[1] - y[0]),
-    prims.mul: _mul,
-    prims.neg: lambda x: (-x[1], -x[0]),
-    prims.max: lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
-    prims.min: lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
-    prims.convert: lambda x: x,
-    prims.floor_divide: lambda x, y: (x[0] // y[0], x[1] // y[0]) if y[0] == y[1] > 0 else None,
+    ADD: lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    sub_p: lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    mul_p: _mul,
+    neg_p: lambda x: (-x[1], -x[0]),
+    max_p: lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    min_p: lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+    convert_p: lambda x: x,
+    bound_by(floor_divide): lambda x, y: (x[0] // y[0], x[1] // y[0]) if y[0] == y[1] > 0 else None,
 }
