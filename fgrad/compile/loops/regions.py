@@ -39,7 +39,7 @@ MOST_BODY = 0.9 * MOST_CODE / WIDE  # instructions of a region
 
 FEW_NUMBERS = 4  # of an array whose elements are computed one by one, beside no lanes
 FEWEST_SCALARS = 64  # equations on them that are a region
-MOST_SCALARS = 800  # instructions of one: LLVM takes longer for each of more
+MOST_SCALARS = 250  # instructions of one: LLVM takes longer for each of more
 
 NO_AXIS: Axis = (Var(Aval((1,), INT64)), 0)  # stands for the axis of equations on few numbers
 Region = tuple[Axis, int, int, int]  # the class of the lanes' axes, level, part, component
