@@ -2,6 +2,7 @@
 
     x + zeros.at[i].add(u)               becomes     x.at[i].add(u)
     x + scan(..., zeros, ...)            becomes     scan(..., x, ...)     if a step only adds
+    a + b of a scan that adds to both    becomes     a of one that adds all to a
     x + switch(k, f, g)(...)             becomes     switch(k, x + f, x + g)(..., x)
 
 The cotangents of what loops read are such sums: an inner loop would else make an array of zeros,
@@ -19,6 +20,7 @@ from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import definitions, is_ordered, resolve_atom, resolve_operands, use_counts
 from fgrad.ops import primitives as prims
 from fgrad.transforms.control.branch_writes import is_zero
+from fgrad.transforms.core.merged_loops import sorted_eqns
 
 Prepare = Callable[[Program], Program]
 
@@ -88,16 +90,17 @@ class _Sums:
         if any([a.aval.shape != root.outputs[0].aval.shape for a in leaves]):
             return  # a number that is added to all elements
         found: dict[int, _Term] = {}
+        absorbed: set[Atom] = set()
         for atom in leaves:
             term = self._absorbs(atom)
-            if term is not None:
-                found.setdefault(term.number, term)
+            if term is None or not self._joins(found.setdefault(term.number, term), term):
+                continue
+            absorbed.add(term.var)
         if not found:
             return
         terms = sorted(found.values(), key=lambda term: term.number)
         updates = [t for t in terms if self.eqns[t.number].prim is prims.scatter]
         loops = [t for t in terms if self.eqns[t.number].prim is not prims.scatter]
-        absorbed = {term.var for term in terms}
         rest = [a for a in leaves if not (isinstance(a, Var) and a in absorbed)]
         if loops:
             rest = self._begin(loops, rest, root)
@@ -158,6 +161,16 @@ class _Sums:
             good = good and only_adds(eqn, k, self.prepared)
         return _Term(atom, self.number[id(eqn)], k) if good else None
 
+    def _joins(self, first: _Term, term: _Term) -> bool:
+        """Whether two terms are one sum: two carries to which a loop only adds are then one."""
+        if first is term:
+            return True
+        joined = _joined(self.eqns[term.number], first.k, term.k, self.prepared)
+        if joined is None:
+            return False
+        self.eqns[term.number] = joined
+        return True
+
     def _is_zero(self, atom: Atom) -> bool:
         return is_zero(atom, self.program, self.defined)
 
@@ -197,6 +210,22 @@ class _Sums:
             into.append(Eqn(prims.add, (total, atom), Params(), (out,), root.loc, root.via))
             total = out
         return total
+
+
+def _joined(eqn: Eqn, k: int, other: int, prepared: Prepare) -> Eqn | None:
+    """A loop that adds to its k-th carry what it has added to another one, which stays."""
+    if eqn.prim not in (prims.scan, prims.while_):
+        return None
+    body = prepared(eqn.params["body"])
+    first = eqn.params["n_consts" if eqn.prim is prims.scan else "n_body"]
+    given, outputs = body.inputs[first + other], list(body.outputs)
+    env: dict[Var, Atom] = {given: outputs[k]}
+    outputs[k], outputs[other] = outputs[other], given
+    eqns = sorted_eqns([resolve_operands(e, env) for e in body.eqns], body)
+    if eqns is None:
+        return None
+    made = body.replace(eqns=tuple(eqns), outputs=tuple(outputs))
+    return eqn._replace(params=Params({**eqn.params, "body": made}))
 
 
 def start_of(eqn: Eqn, k: int) -> int | None:

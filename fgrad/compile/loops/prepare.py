@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from fgrad.compile.loops.accumulate import accumulate
+from fgrad.compile.loops.read_written import read_written
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold
@@ -30,7 +31,8 @@ def prepared(program: Program) -> Program:
         for rewrite in (inline_calls, dce, cse, legalize_complex, fold, simplify, cse, dce):
             found = rewrite(found)
         found = loops_late(writes_after_branches(found, prepared))
-        return with_counters(dce(without_unread(accumulate(found, prepared))))
+        found = read_written(accumulate(found, prepared))
+        return with_counters(dce(without_unread(dce(found))))
 
     found = program.derived("prepared", prepare)
     return found.derived("prepared", lambda: found) if found is not program else found

@@ -126,7 +126,7 @@ def _sparse_sum(w: LoopWriter, eqn: Eqn) -> Value | None:
         for update in b.updates:
             a = w.apply(a, update)  # type: ignore[arg-type]
         return a
-    found = w.cells(a)
+    found = np.broadcast_to(w.cells(a), b.shape)
     for update in b.updates:
         found = chosen_update(w, found, b.dtype, update)
     return found

@@ -44,7 +44,7 @@ def merged_loops(program: Program) -> Program:
     if not gone:
         return program
     kept = [eqn for eqn in program.eqns if not any([eqn is own for own in gone])]
-    eqns = _ordered([_renamed(eqn, env) for eqn in kept], program)
+    eqns = sorted_eqns([_renamed(eqn, env) for eqn in kept], program)
     if eqns is None:
         return program
     outputs = tuple([env.get(a, a) if isinstance(a, Var) else a for a in program.outputs])
@@ -118,11 +118,11 @@ def _renamed(eqn: Eqn, env: Mapping[Var, Atom]) -> Eqn:
     return eqn._replace(inputs=tuple([env.get(a, a) for a in eqn.inputs]))  # type: ignore[call-overload]
 
 
-def _ordered(eqns: list[Eqn], program: Program) -> list[Eqn] | None:
+def sorted_eqns(eqns: Sequence[Eqn], program: Program) -> list[Eqn] | None:
     """Equations after those that they read; None if that cannot be."""
     known: set[Atom] = {*program.inputs, *[v for v, _ in program.consts]}
     found: list[Eqn] = []
-    left = eqns
+    left: Sequence[Eqn] = eqns
     while left:
         later: list[Eqn] = []
         for eqn in left:
