@@ -15,7 +15,7 @@ from ranks.launch import HERE, MISSING, ROOT, must_pass, run_ranks
 
 from fgrad import distributed as dist
 from fgrad.distributed import P
-from fgrad.errors import ArgumentError, ShapeError
+from fgrad.errors import ArgumentError, RankError, ShapeError
 
 needs_mpi = pytest.mark.skipif(MISSING, reason="needs mpi4py and mpiexec: pip install 'fgrad[mpi]'")
 
@@ -210,5 +210,10 @@ def test_without_mpi4py() -> None:
 
 
 def test_what_is_no_engine_or_mesh() -> None:
+    sent = dist.Mesh((("data", 2),), (0,))
+    f = dist.shard_map(np.sin, mesh=sent, in_specs=P("data"), out_specs=P("data"))
+    for call in (lambda: f(np.ones(3)), lambda: dist.gather(np.ones(3), P("data"), mesh=sent)):
+        with pytest.raises(RankError, match="none of them"):
+            call()
     with pytest.raises(ArgumentError, match="no engine 'gloo'"):
         dist.init("gloo")

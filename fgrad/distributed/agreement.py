@@ -17,7 +17,7 @@ from fgrad.base.digest import digest
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import resolve
 from fgrad.config import config
-from fgrad.distributed.engine import ENGINES
+from fgrad.distributed.engine import engine_here
 from fgrad.errors import RankError, Row
 from fgrad.ir.aval import NO_AXES, Aval, aval_of, varying
 from fgrad.ir.primitive import Primitive
@@ -92,7 +92,7 @@ def agree(name: str, arguments: Sequence[str], records: Sequence[Record]) -> Non
     Raises:
         RankError: they would not meet.
     """
-    engine = ENGINES["mpi"]
+    engine = engine_here()
     given = [Meeting(f"argument {k}: {text}", "") for k, text in enumerate(arguments)]
     meetings = [*given, *skeleton(records)]
     text = "\n".join([name, *[meeting.what for meeting in meetings]])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.distributed.engine import ENGINES, Engine
+from fgrad.distributed.engine import Engine, engine_here
 from fgrad.distributed.mesh import Mesh, P
 from fgrad.distributed.shard import spec_leaves
 from fgrad.errors import ShapeError
@@ -25,7 +25,7 @@ Slices = tuple[slice, ...]
 
 def engine_of(mesh: Mesh) -> Engine | None:
     """The ranks of a mesh; None if all of its places are in this process."""
-    return None if mesh.index is None else ENGINES["mpi"]
+    return None if mesh.index is None else engine_here()
 
 
 def block_slices(shape: tuple[int, ...], spec: P, mesh: Mesh, index: tuple[int, ...]) -> Slices:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.lazy_import import load
-from fgrad.errors import MissingMpiError
+from fgrad.errors import MissingMpiError, RankError
 from fgrad.ir.aval import INT64, is_bfloat16
 from fgrad.tracing import ranks
 from fgrad.tracing.ranks import AXES, LIBRARY, NUMBERS, WORDS, Native, Pairs
@@ -183,6 +183,24 @@ def _narrow(x: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 ENGINES: dict[str, Engine] = {}  # by name: one, once ranks are there
+
+
+def engine_here() -> Engine:
+    """The engine of this process.
+
+    Raises:
+        RankError: it has none, though it was given a mesh of ranks.
+    """
+    if not ENGINES:
+        raise RankError(
+            "A mesh of ranks in a process that is none of them.",
+            (
+                ("why", "the mesh was sent here, to a worker of a pool, say."),
+                ("write", "dist.init(...)         in each process that mpiexec starts"),
+                ("write", "dist.simulate(data=4)  for all places in one process"),
+            ),
+        )
+    return ENGINES["mpi"]
 
 
 def world_size() -> int:

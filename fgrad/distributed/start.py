@@ -79,6 +79,12 @@ def _started(sizes: Mapping[str, int], timeout: float | None) -> Engine:
         abort_on_error(made)
         if timeout is not None and mpi().Query_thread() == mpi().THREAD_MULTIPLE:
             Watch(made, timeout).start()
+        elif timeout is not None and made.rank == 0:
+            warn_user(
+                "This MPI library does not let several threads communicate, so that ranks that "
+                "wait for ever are not found: mpi4py.rc.thread_level, or another build of it.",
+                RankWarning,
+            )
     _share_cores(made)
     return made
 
