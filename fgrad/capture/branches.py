@@ -39,8 +39,9 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.numpy.promote import convert
 from fgrad.numpy.python_numbers import exact_up_to, inexact
-from fgrad.ops import primitives as prims
-from fgrad.ops.checked import is_raised, located, overflow
+from fgrad.ops import elementwise as ew
+from fgrad.ops.checked import checked_p, in_range_p, is_raised, located, overflow
+from fgrad.ops.families import bound_by
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.assign import root_of
 from fgrad.tracing.budget import spend
@@ -279,13 +280,13 @@ class _Results:
             limits = np.iinfo(dtype)
             params = {"low": int(limits.min), "high": int(limits.max)}
             error = {"error": located(overflow(dtype))}
-            return self._add(prims.in_range, (x,), params | error, x.aval)
+            return self._add(in_range_p, (x,), params | error, x.aval)
         most = exact_up_to(own, dtype)
         if most is None:
             return x
-        size = self._add(prims.abs, (x,), {}, x.aval) if own.kind == "i" else x
-        passed = self._add(prims.le, (size, Lit(own.type(most))), {}, Aval((), BOOL))
-        return self._add(prims.checked, (x, passed), {"error": located(inexact(most))}, x.aval)
+        size = self._add(ew.abs_p, (x,), {}, x.aval) if own.kind == "i" else x
+        passed = self._add(bound_by(ew.le), (size, Lit(own.type(most))), {}, Aval((), BOOL))
+        return self._add(checked_p, (x, passed), {"error": located(inexact(most))}, x.aval)
 
     def _atom(self, leaf: Any, aval: Aval) -> Atom:
         if isinstance(leaf, Tracer):
