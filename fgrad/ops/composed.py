@@ -120,13 +120,21 @@ logaddexp2 = _log_add(np.logaddexp2, ew.exp2, math.log(2))
 # --- the length of a vector
 
 
+# Bytes of a float -> the powers of two from which on squares may overflow and below which they may
+# underflow, and the powers by which such numbers are multiplied.
+_SCALES = {2: (5, -10, -5, 12), 4: (61, -90, -42, 90), 8: (509, -567, -341, 567)}
+
+
 def _length(x: Value, y: Value) -> Value:
-    """sqrt(x^2 + y^2) without overflow."""
+    """sqrt(x^2 + y^2) without overflow: very large and very small numbers are scaled, by powers of
+    two, which round nothing."""
     largest = ew.stop_gradient(ew.max_(ew.abs_(x), ew.abs_(y)))
-    usable = ew.and_(ew.gt(largest, lit(x, 0)), ew.isfinite(largest))
-    scale = select(usable, largest, lit(x, 1))
-    a, b = ew.div(x, scale), ew.div(y, scale)
-    root = ew.mul(scale, ew.sqrt(ew.add(ew.mul(a, a), ew.mul(b, b))))
+    high, down, low, up = [2.0**power for power in _SCALES[largest.dtype.itemsize]]
+    large, small = ew.gt(largest, lit(x, high)), ew.lt(largest, lit(x, low))
+    scale = select(large, lit(x, down), select(small, lit(x, up), lit(x, 1)))
+    back = select(large, lit(x, 1 / down), select(small, lit(x, 1 / up), lit(x, 1)))
+    a, b = ew.mul(x, scale), ew.mul(y, scale)
+    root = ew.mul(back, ew.sqrt(ew.add(ew.mul(a, a), ew.mul(b, b))))
     return select(ew.or_(ew.isinf(x), ew.isinf(y)), lit(x, math.inf), root)
 
 
