@@ -214,17 +214,19 @@ def _wrapped(wraps: Callable[..., Array], ufunc: np.ufunc) -> Callable[..., Arra
 
     def fits(x: Array, y: Array) -> Array:
         with np.errstate(over="ignore"):
-            return ~wraps(x, y, ufunc(x, y))
+            return np.logical_not(wraps(x, y, ufunc(x, y)))
 
     return fits
 
 
-def _product_wraps(x: Array, y: Array, out: Array) -> Array:
+def _product_wraps(x: Any, y: Any, out: Any) -> Any:
     far = np.multiply(x, y, dtype=np.float64) - np.asarray(out, np.float64)
     return np.abs(far) > 2.0 ** (out.dtype.itemsize * 8 - 2)  # it is off by a multiple of 2**bits
 
 
-def _fits(name: str, ufunc: np.ufunc, wraps: Callable[..., Array]) -> Door:
+def _fits(
+    name: str, ufunc: np.ufunc, wraps: Callable[..., Array]
+) -> Callable[[Operand, Operand], Value]:
     prim = elementwise(name, _wrapped(wraps, ufunc), accepts="i", result=BOOL)
     return _binary(prim, f"Whether `{name[:3]}` of integers does not wrap.")
 

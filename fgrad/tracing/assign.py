@@ -201,7 +201,18 @@ def keep_memory(x: Tracer) -> None:
 
 
 def refresh(x: Tracer) -> None:
-    """Recompute a view whose value was invalidated."""
+    """Recompute a view whose value was invalidated, and before it those that it is a view of."""
+    stale = [x]
+    while isinstance(view := stale[-1].memory, View):
+        base = view.base.memory
+        if not isinstance(base, View) or not base.stale:
+            break
+        stale.append(view.base)
+    for one in reversed(stale):
+        _read_base(one)
+
+
+def _read_base(x: Tracer) -> None:
     view, state = x.memory, THREAD.state
     assert isinstance(view, View)
     closed, state.closed = state.closed, None  # it belongs to the trace of its base

@@ -383,3 +383,15 @@ def test_results_are_handles_of_their_own(name: str) -> None:
             return y * 1.0
 
         np.testing.assert_array_equal(fgrad.jit(f)(X), f(X.copy()))
+
+
+def test_views_of_views_of_many_steps():
+    def turned(a, n):
+        z = np.full(6, a)
+        for _ in range(n):
+            z = z[::-1]
+            z[1] = z[0] * 0.5
+        return np.sum(z)
+
+    for n in (3, 600):
+        assert np.isclose(fgrad.grad(lambda a, n=n: turned(a, n))(0.3), turned(1.0, n))

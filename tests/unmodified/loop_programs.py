@@ -34,6 +34,7 @@ from outcomes import (
     CARD,
     EQUAL,
     ERROR,
+    WRONG,
     Outcome,
     Reference,
     call_python,
@@ -49,6 +50,7 @@ from outcomes import (
 )
 
 import fgrad
+from fgrad.trace import run
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fgrad-loop-programs-", ignore_cleanup_errors=True)
 LARGEST = 1e4  # values of programs that are taken
@@ -150,7 +152,25 @@ def python_limit() -> Iterator[list[bool]]:
 
 def value(transform: Callable[..., Any]) -> Callable[[Program], Outcome]:
     """A mode that compares results, and what is written into the arguments."""
-    return lambda p: value_outcome(p.right, transform(p.function), p.case)
+
+    def check(p: Program) -> Outcome:
+        found = value_outcome(p.right, transform(p.function), p.case)
+        if found.kind == WRONG and p.right.raised is not None and raises_unread(p):
+            return Outcome(CARD, "what nobody reads is not computed, and raises nothing")
+        return found
+
+    return check
+
+
+def raises_unread(p: Program) -> bool:
+    """Whether the traced program raises what Python does where all of it is computed."""
+    args = copy.deepcopy(p.case.args)
+    try:
+        with quiet():
+            run(fgrad.make_program(p.function)(*args), fgrad.tree.leaves(args))
+    except Exception as error:
+        return isinstance(error, type(p.right.raised))
+    return False
 
 
 def slope(transform: Callable[..., Any]) -> Callable[[Program], Outcome]:
