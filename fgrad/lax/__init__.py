@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fgrad.base.lazy_import import lazy_names
+from fgrad.base.lazy_import import lazy_names, load
 from fgrad.lax.branches import cond, select_n, switch
 from fgrad.lax.collectives import (
     all_gather,
@@ -46,6 +46,7 @@ from fgrad.transforms.checkpoint.checkpoint import optimization_barrier
 from fgrad.transforms.custom.implicit import custom_linear_solve, custom_root
 
 if TYPE_CHECKING:  # else loaded when first used
+    from fgrad.lax import linalg as linalg
     from fgrad.lax.arrays import *  # noqa: F403
     from fgrad.lax.convolutions import *  # noqa: F403
     from fgrad.lax.elementwise import *  # noqa: F403
@@ -97,7 +98,12 @@ _PARTS = {
         "igammac", "lgamma", "logistic", "zeta",
     ),
 }  # fmt: skip
-__getattr__, __dir__ = lazy_names(__name__, _PARTS)
+_lazy, __dir__ = lazy_names(__name__, _PARTS)
+
+
+def __getattr__(name: str) -> object:
+    return load(f"{__name__}.linalg") if name == "linalg" else _lazy(name)
+
 
 __all__ = [
     "ConvDimensionNumbers", "GatherDimensionNumbers", "GatherScatterMode", "RoundingMethod",
