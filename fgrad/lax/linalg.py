@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError
+from fgrad.lax import loops
 from fgrad.lax.arrays import move_axes
-from fgrad.lax.loops import scan
 from fgrad.numpy.promote import broadcast_shapes, inexact, promote, user_line
 from fgrad.ops import decompositions as dec
 from fgrad.ops import elementwise as ew
@@ -223,7 +223,7 @@ def _solved(low: PyTree, diagonal: PyTree, high: PyTree, right: PyTree) -> PyTre
         return (c * d1 - s * u, c * u1, c * b1 - s * b), kept
 
     first = (diagonal[0], high[0], right[0])
-    (d, _, b), kept = scan(rotate, first, (low[1:], diagonal[1:], high[1:], right[1:]))
+    (d, _, b), kept = loops.scan(rotate, first, (low[1:], diagonal[1:], high[1:], right[1:]))
 
     def back(state: PyTree, row: PyTree) -> PyTree:
         x1, x2 = state
@@ -232,5 +232,5 @@ def _solved(low: PyTree, diagonal: PyTree, high: PyTree, right: PyTree) -> PyTre
         return (x, x1), x
 
     last = b / d
-    _, xs = scan(back, (last, last - last), kept, reverse=True)
+    _, xs = loops.scan(back, (last, last - last), kept, reverse=True)
     return np.concatenate([xs, last[None]])

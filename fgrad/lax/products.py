@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad.errors import ShapeError
-from fgrad.lax.loops import scan
+from fgrad.lax import loops
 from fgrad.numpy.promote import as_array, promote, user_line
 from fgrad.ops import dot as dots
 from fgrad.trace import Value
@@ -148,4 +148,4 @@ def ragged_dot(
         return total + np.where(inside[:, None], a, 0) @ matrix, None
 
     zeros = np.zeros((a.shape[0], b.shape[2]), a.dtype)
-    return scan(step, zeros, (ends - sizes, ends, b))[0]
+    return loops.scan(step, zeros, (ends - sizes, ends, b))[0]
