@@ -187,6 +187,7 @@ def test_no_primitive_is_looked_up_by_name(path: Path) -> None:
 # A pass has a table of rules, which functions are; what a primitive is stands in its block.
 RULE_TABLES = {
     "fgrad/capture/limits.py": ("_RULES",),
+    "fgrad/capture/windows.py": ("_LINEAR",),
     "fgrad/compile/host/control.py": ("_STEPS",),
     "fgrad/compile/loops/control.py": ("LOOP_RULES",),
     "fgrad/compile/loops/find_batch_axes.py": ("LANE_RULES",),

@@ -16,6 +16,7 @@ import numpy as np
 from fgrad.capture.aliases import is_some
 from fgrad.capture.ragged import Ragged, ragged
 from fgrad.capture.values import as_tracer, is_unknown
+from fgrad.capture.windows import window
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.masked_places import chosen
@@ -100,7 +101,12 @@ def item(x: Any, index: Any) -> Any:
         return x[index]
     if isinstance(x, (list, tuple)):
         return _listed(x, index)
-    part = ragged(x, index) if isinstance(x, (Tracer, np.ndarray)) else None
+    is_array = isinstance(x, (Tracer, np.ndarray))
+    block = window(x, index) if is_array else None
+    if block is not None:
+        out = block[0][block[1]]
+        return out if isinstance(x, Tracer) else own_part(out, block[1])
+    part = ragged(x, index) if is_array else None
     if part is not None:
         return part
     if not isinstance(x, np.ndarray):
@@ -140,13 +146,25 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     if isinstance(index, (tuple, slice)):
         index = _settled(index)
     if isinstance(x, (Tracer, Masked, Ragged)):
-        part = ragged(x, index) if isinstance(x, Tracer) and has_unknown(index) else None
-        (x if part is None else part)[index if part is None else ...] = value
+        _set_traced(x, index, value)
         return
     changes(x)
     if isinstance(x, (list, dict)) and has_unknown(index):
         raise not_recorded(f"a {type(x).__name__} is written at a traced place")
     x[index] = value
+
+
+def _set_traced(x: Any, index: Any, value: Any) -> None:
+    """`x[index] = value` of an array of the trace."""
+    unknown = isinstance(x, Tracer) and has_unknown(index)
+    block = window(x, index) if unknown else None
+    part = ragged(x, index) if unknown and block is None else None
+    if block is not None:
+        block[0][block[1]] = value
+    elif part is not None:
+        part[...] = value
+    else:
+        x[index] = value
 
 
 def change_item(x: object, index: object, op: str, value: Callable[[], object]) -> None:

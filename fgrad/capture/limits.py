@@ -1,4 +1,4 @@
-"""L5. The most that a traced integer can be, where it is made of the counters of loops.
+"""L5. The least and the most that a traced integer can be, made of the counters of loops.
 
 for i in range(n):                0 <= i <= n - 1
     for j in range(i, n - i):     at most n steps, so 0 <= j
@@ -40,8 +40,13 @@ def counting(builder: Builder, first: int, most: int | None) -> Generator[None]:
 
 def most_of(x: object) -> int | None:
     """The most that an integer can be; None if that is not known."""
-    found = _Ranges().of(x)
+    found = range_of(x)
     return None if found is None else found[1]
+
+
+def range_of(x: object) -> Range | None:
+    """The least and the most that an integer can be; None if they are not known."""
+    return _Ranges().of(x)
 
 
 class _Ranges:

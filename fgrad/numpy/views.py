@@ -67,14 +67,18 @@ def get_view(x: Tracer, index: Any) -> Value | Masked:
         if memory is None and not x.shape:  # a number, of which NumPy makes a new array
             keep_memory(out)
         elif memory is None or key_of_view(x) is not FLAT:
-            view = _Indexed(x, _kept(index))
-            link(x, out, view)
-            if out.builder is not x.builder and out.shape and out.memory is None:
-                out.memory = view  # of a trace inside: a write into it is one into `x`
-                memory_of(root_of(x)).add(out)
+            link_part(x, out, _Indexed(x, _kept(index)))
     elif out is x:
         out = x.twin()  # `x[()]` of rank 0 is a number
     return out
+
+
+def link_part(x: Tracer, out: Tracer, view: View) -> None:
+    """Make `out` a view of `x`, perhaps of a trace outside: a write into it is one into `x`."""
+    link(x, out, view)
+    if out.builder is not x.builder and out.shape and out.memory is None:
+        out.memory = view
+        memory_of(root_of(x)).add(out)
 
 
 class _Indexed(View):

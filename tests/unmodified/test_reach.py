@@ -7,7 +7,7 @@ from kernels import MODES
 from outcomes import EQUAL, call_python
 from probes import Probe, functions_of, worst
 
-REACHED = ("slices", "comprehensions", "elements")
+REACHED = ("slices", "comprehensions", "elements", "windows")
 PROBES = [p for p in functions_of("semantics") if p.path.stem in REACHED]
 
 

@@ -122,3 +122,13 @@ def integer_in_one_branch_of_two(y, k):
     elif y[2] < 7.0:
         s = y[0]
     return s
+
+
+@case(A([0.5, 0.3, -0.7, 0.2, 0.9, -0.4, 1.1, 0.6]), A([0.2, 0.5, 0.3]))
+def block_outlives_its_loop(x, w):
+    y = x * 1.0
+    v = y[:3]
+    for i in range(len(x) - 2):
+        v = y[i : i + 3]
+    y[-1] = 7.0
+    return v * w, y
