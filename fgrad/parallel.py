@@ -16,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fgrad.base.frames import add_note
 from fgrad.base.lazy_import import load
@@ -24,6 +24,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import label_of
 from fgrad.config import config
 from fgrad.errors import ArgumentError
+from fgrad.typing import PyTree
 
 X = TypeVar("X")
 Y = TypeVar("Y")
@@ -75,7 +76,7 @@ def map(
     report = _reporter(progress)
     if executor is None:
         work = _Work(Sent(fun, os.getpid(), 0), errors == "stop")
-        results: list[Any] = []
+        results: list[PyTree] = []
         for k, x in enumerate(inputs):
             results += _placed(work([x]), k, len(inputs), label_of(fun), errors)
             report(k + 1, len(inputs))
@@ -121,7 +122,7 @@ class Sent:
         workers: how many share the cores of the machine.
     """
 
-    def __init__(self, fun: Callable[..., Any], home: int, workers: int) -> None:
+    def __init__(self, fun: Callable[..., PyTree], home: int, workers: int) -> None:
         self.fun, self.home, self.workers = fun, home, workers
         self.text: bytes | None = None
 
@@ -134,7 +135,7 @@ class Sent:
         return received, (self.text, self.home, self.workers)
 
 
-def _pickled(fun: Callable[..., Any]) -> bytes:
+def _pickled(fun: Callable[..., PyTree]) -> bytes:
     try:
         return pickle.dumps(fun)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -203,15 +204,15 @@ class _Work:
 def _gathered(
     executor: Executor,
     work: _Work,
-    inputs: Sequence[Any],
+    inputs: Sequence[PyTree],
     size: int,
     report: Progress,
     label: str,
     errors: str,
-) -> list[Any]:
+) -> list[PyTree]:
     starts = range(0, len(inputs), size)
     futures: dict[Future[list[object]], int] = {}
-    done, parts = 0, dict[int, list[Any]]()
+    done, parts = 0, dict[int, list[PyTree]]()
     try:
         for start in starts:
             futures[executor.submit(work, inputs[start : start + size])] = start
@@ -232,9 +233,9 @@ def _gathered(
 
 def _placed(
     results: Sequence[object], start: int, count: int, label: str, errors: str
-) -> list[Any]:
+) -> list[PyTree]:
     """The results of inputs from `start` on; exceptions know the numbers of theirs."""
-    found: list[Any] = []
+    found: list[PyTree] = []
     for k, result in enumerate(results, start):
         if isinstance(result, Failed):
             add_note(result.error, f"parallel.map: {label} at input {k} of {count}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
@@ -36,25 +35,27 @@ from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.capturing import rolls
 from fgrad.tracing.carried import Body, Written
 from fgrad.tracing.thread_state import THREAD
+from fgrad.typing import PyTree
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
 FEWEST_ROWS = 16  # elements of an array that a loop fills
-Items = Iterable[Any]
-ElementOf = Callable[[Any, Any], Any]
-Fold = Callable[..., Any]
+Items = Iterable[PyTree]
+ElementOf = Callable[[PyTree, PyTree], PyTree]
+Fold = Callable[..., PyTree]
+Best = tuple[PyTree, PyTree, PyTree]  # whether there is one, its value, and what it is judged by
 NOT_DONE = object()
 
 
 def over(
-    function: Callable[..., Any],
+    function: Callable[..., PyTree],
     items: Items,
-    plain: Callable[[Items], Any],
+    plain: Callable[[Items], PyTree],
     test: ElementOf | None,
     value: ElementOf,
-    *rest: Any,
-    **named: Any,
-) -> Any:
+    *rest: PyTree,
+    **named: PyTree,
+) -> PyTree:
     """`function(plain(items), *rest, **named)`, where `plain` makes a list or a generator.
 
     Arguments:
@@ -69,7 +70,7 @@ def over(
     return called(function)(plain(items), *rest, **named)
 
 
-def _fold_of(function: Any) -> Fold | None:
+def _fold_of(function: PyTree) -> Fold | None:
     try:
         return FOLDS.get(function)
     except TypeError:  # it cannot be hashed
@@ -85,14 +86,14 @@ def _is_long(items: Items) -> bool:
 def _folded(
     items: Items,
     test: ElementOf | None,
-    combine: Callable[[Any, Any], Any],
-    start: Any,
-    ends: Callable[[Any], Any] | None = None,
-) -> Any:
+    combine: Callable[[PyTree, PyTree], PyTree],
+    start: PyTree,
+    ends: Callable[[PyTree], PyTree] | None = None,
+) -> PyTree:
     """`start` combined with each item that is chosen, until it `ends`."""
     result = start
 
-    def step(item: Any) -> None:
+    def step(item: PyTree) -> None:
         def then() -> None:
             nonlocal result
             result = combine(result, item)
@@ -112,7 +113,7 @@ def _nothing() -> None:
     """The branch of what is not chosen."""
 
 
-def _sample(items: Items, value: ElementOf, convert: Callable[[Any], Any]) -> Sample | None:
+def _sample(items: Items, value: ElementOf, convert: Callable[[PyTree], PyTree]) -> Sample | None:
     """What an element is made of, and the program that makes it; None if that is not known before
     the loop runs."""
     steps = steps_of(items)
@@ -154,41 +155,41 @@ class Sample(NamedTuple):
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def _summed(items: Items, test: ElementOf | None, value: ElementOf, start: Any = 0) -> Any:
+def _summed(items: Items, test: ElementOf | None, value: ElementOf, start: PyTree = 0) -> PyTree:
     return _folded(items, test, lambda total, item: total + value(item, list), start)
 
 
-def _counted(items: Items, test: ElementOf | None, _value: ElementOf) -> Any:
+def _counted(items: Items, test: ElementOf | None, _value: ElementOf) -> PyTree:
     return NOT_DONE if test is None else _folded(items, test, lambda n, _: n + 1, 0)
 
 
-def _any(items: Items, test: ElementOf | None, value: ElementOf) -> Any:
+def _any(items: Items, test: ElementOf | None, value: ElementOf) -> PyTree:
     return _folded(items, test, lambda _, item: bool_(value(item, list)), False, lambda x: x)
 
 
-def _all(items: Items, test: ElementOf | None, value: ElementOf) -> Any:
+def _all(items: Items, test: ElementOf | None, value: ElementOf) -> PyTree:
     return _folded(items, test, lambda _, item: bool_(value(item, list)), True, not_)
 
 
-def _extreme(plain: Callable[..., Any], better: Callable[[Any, Any], Any]) -> Fold:
+def _extreme(plain: Callable[..., PyTree], better: Callable[[PyTree, PyTree], PyTree]) -> Fold:
     """`max` and `min`."""
 
     def of(
         items: Items,
         test: ElementOf | None,
         value: ElementOf,
-        *rest: Any,
-        key: Any = None,
-        **named: Any,
-    ) -> Any:
+        *rest: PyTree,
+        key: PyTree = None,
+        **named: PyTree,
+    ) -> PyTree:
         if rest or not named.keys() <= {"default"}:
             return NOT_DONE
 
-        def pair(item: Any) -> tuple[Any, Any]:
+        def pair(item: PyTree) -> tuple[PyTree, PyTree]:
             made = value(item, list)
             return made, made if key is None else called(key)(made)
 
-        def combine(best: tuple[Any, Any, Any], item: Any) -> tuple[Any, Any, Any]:
+        def combine(best: Best, item: PyTree) -> Best:
             found, old, by = best
             new, other = pair(item)
             wins = any_of(not_(found), lambda: _before(other, by, better))
@@ -197,7 +198,7 @@ def _extreme(plain: Callable[..., Any], better: Callable[[Any, Any], Any]) -> Fo
         sample = _sample(items, lambda item, _: pair(item), lambda x: x)
         if sample is None or not all(map(is_number, sample.parts.leaves)):
             return NOT_DONE
-        start: Any = sample.parts.together([zeros(aval) for aval in sample.avals])
+        start: PyTree = sample.parts.together([zeros(aval) for aval in sample.avals])
         found, best, _ = _folded(items, test, combine, (False, *start))
         if not is_unknown(found):
             return best if found else plain((), **named)
@@ -212,7 +213,7 @@ def _extreme(plain: Callable[..., Any], better: Callable[[Any, Any], Any]) -> Fo
     return of
 
 
-def _before(a: Any, b: Any, better: Callable[[Any, Any], Any]) -> Any:
+def _before(a: PyTree, b: PyTree, better: Callable[[PyTree, PyTree], PyTree]) -> PyTree:
     """Whether `a` is better than `b`: tuples by their first elements that differ."""
     if not isinstance(a, tuple):
         return better(a, b)
@@ -225,12 +226,12 @@ def _before(a: Any, b: Any, better: Callable[[Any, Any], Any]) -> Any:
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-def rows(items: Any) -> Any:
+def rows(items: PyTree) -> PyTree:
     """What a list in a list is given to, where an array is made of them."""
     return items
 
 
-def _stacked(items: Items, test: ElementOf | None, value: ElementOf) -> Any:
+def _stacked(items: Items, test: ElementOf | None, value: ElementOf) -> PyTree:
     """The elements as one array, or what a mask selects of one; None if a loop cannot fill it."""
     sample = _sample(items, value, fnp.array)
     count = None if sample is None else sample.steps.known_count()
@@ -239,10 +240,10 @@ def _stacked(items: Items, test: ElementOf | None, value: ElementOf) -> Any:
     (aval,), size = sample.avals, operations(sample.program)
     if test is None and size is not None and count * size <= SHORT:
         return None
-    buffer: Any = fnp.zeros((count, *aval.shape), aval.dtype)
-    mask: Any = fnp.zeros(count, bool)
+    buffer: PyTree = fnp.zeros((count, *aval.shape), aval.dtype)
+    mask: PyTree = fnp.zeros(count, bool)
 
-    def step(item: tuple[Any, Any]) -> None:
+    def step(item: tuple[PyTree, PyTree]) -> None:
         place, own = item
         if test is None:
             buffer[place] = value(own, rows)
@@ -257,19 +258,21 @@ def _stacked(items: Items, test: ElementOf | None, value: ElementOf) -> Any:
 
 
 def _array(
-    items: Items, test: ElementOf | None, value: ElementOf, dtype: Any = None, **named: Any
-) -> Any:
+    items: Items, test: ElementOf | None, value: ElementOf, dtype: PyTree = None, **named: PyTree
+) -> PyTree:
     """`np.array`."""
-    found: Any = None if named else _stacked(items, test, value)
+    found: PyTree = None if named else _stacked(items, test, value)
     if found is None:
         return NOT_DONE
     return found if dtype is None else found.astype(dtype)
 
 
-def _reduced(function: Callable[..., Any]) -> Fold:
+def _reduced(function: Callable[..., PyTree]) -> Fold:
     """A function of all elements, which takes arrays as it takes lists."""
 
-    def of(items: Items, test: ElementOf | None, value: ElementOf, *rest: Any, **named: Any) -> Any:
+    def of(
+        items: Items, test: ElementOf | None, value: ElementOf, *rest: PyTree, **named: PyTree
+    ) -> PyTree:
         found = _stacked(items, test, value)
         return NOT_DONE if found is None else called(function)(found, *rest, **named)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from fgrad.capture.values import is_unknown
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.checks import checking
+from fgrad.typing import PyTree
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
@@ -31,7 +31,7 @@ class Steps:
 
     def __init__(
         self,
-        count: Any,
+        count: PyTree,
         item: Callable[[object], object],
         plain: Callable[[], Iterator[object]] | None = None,
     ) -> None:
@@ -54,7 +54,7 @@ class Steps:
         return count
 
 
-def steps_of(x: Any) -> Steps | None:
+def steps_of(x: PyTree) -> Steps | None:
     """What is walked by number; None for all that Python walks by itself."""
     if isinstance(x, Steps):
         return x
@@ -70,23 +70,23 @@ def steps_of(x: Any) -> Steps | None:
     return None
 
 
-def _row(x: Any, k: Any) -> Any:
+def _row(x: PyTree, k: PyTree) -> PyTree:
     from_plain = isinstance(x, np.ndarray) and is_unknown(k)
     return own_part(np.take(x, k, axis=0), k) if from_plain else x[k]
 
 
-def _in_range(start: Any, step: int) -> Callable[[Any], Any]:
+def _in_range(start: PyTree, step: int) -> Callable[[PyTree], PyTree]:
     if type(start) is int and start == 0 and step == 1:
         return lambda k: k
 
-    def item(k: Any) -> Any:
+    def item(k: PyTree) -> PyTree:
         with checking(False):  # it lies between the bounds, which are integers of 64 bits
             return start + k * step
 
     return item
 
 
-def range_(*args: Any) -> Any:
+def range_(*args: PyTree) -> PyTree:
     """`range`, of which bounds may be traced."""
     if not any([is_unknown(x) for x in args]):
         return range(*[_integer(x) for x in args])
@@ -108,7 +108,7 @@ class Range(Steps):
     """A range with traced bounds: where it is more than walked, they must be known."""
 
     def __init__(
-        self, count: Any, bounds: tuple[Any, ...], item: Callable[[object], object]
+        self, count: PyTree, bounds: tuple[PyTree, ...], item: Callable[[object], object]
     ) -> None:
         super().__init__(count, item)
         self.bounds = bounds
@@ -121,7 +121,7 @@ class Range(Steps):
         """
         return range(*[operator.index(x) for x in self.bounds])
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, place: PyTree) -> PyTree:
         return self.known()[place]
 
     def __contains__(self, x: object) -> bool:
@@ -133,17 +133,17 @@ class Range(Steps):
     def __hash__(self) -> int:
         return hash(self.known())
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> PyTree:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.known(), name)
 
 
-def _integer(x: Any) -> Any:
+def _integer(x: PyTree) -> PyTree:
     return concrete(x).item() if isinstance(x, Tracer) else x
 
 
-def enumerate_(items: Any, start: Any = 0) -> Any:
+def enumerate_(items: PyTree, start: PyTree = 0) -> PyTree:
     """`enumerate`."""
     steps = steps_of(items)
     if steps is None:
@@ -166,7 +166,7 @@ def zip_(*items: object, strict: bool = False) -> object:
     )
 
 
-def reversed_(items: Any) -> Any:
+def reversed_(items: PyTree) -> PyTree:
     """`reversed`."""
     steps = steps_of(items)
     if steps is None:
@@ -174,7 +174,7 @@ def reversed_(items: Any) -> Any:
     last = steps.count - 1
     plain = None if steps.plain is None else lambda: builtins.reversed(items)
 
-    def item(k: Any) -> Any:
+    def item(k: PyTree) -> PyTree:
         with checking(False):
             place = last - k
         return steps.item(place)

@@ -12,7 +12,6 @@ NumPy cuts a slice off at the ends of an array.  So both bounds must have known 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from fgrad.ops.selected import ADD
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.assign import View
 from fgrad.tracing.record import Record
+from fgrad.typing import PyTree
 
 MOST_STEPS = 200  # equations that are looked at
 
@@ -56,7 +56,7 @@ class _Forms:
     def __init__(self) -> None:
         self.seen = 0
 
-    def of(self, x: Any) -> Linear | None:
+    def of(self, x: PyTree) -> Linear | None:
         """An integer as a sum; None if it is none, or too long."""
         if not isinstance(x, Tracer):
             is_integer = not np.shape(x) and np.asarray(x).dtype.kind in "iu"
@@ -96,7 +96,7 @@ def _product(x: Linear, y: Linear) -> Linear | None:
     return y.times(x.constant) if not x.terms else x.times(y.constant)
 
 
-_LINEAR: dict[Any, Callable[..., Linear | None]] = {
+_LINEAR: dict[PyTree, Callable[..., Linear | None]] = {
     ADD: lambda x, y: x.plus(y, 1),
     sub_p: lambda x, y: x.plus(y, -1),
     mul_p: _product,
@@ -137,14 +137,14 @@ class _Window(View):
         return array[tuple([slice(n) for n in self.sizes])]
 
 
-def window(x: Any, index: Any) -> tuple[Tracer, Any] | None:
+def window(x: PyTree, index: PyTree) -> tuple[Tracer, PyTree] | None:
     """A block of `x`, and the index of it that is `x[index]`; None if it has no window."""
     parts = list(index) if isinstance(index, tuple) else [index]
     cut = [k for k, part in enumerate(parts) if _is_cut(part)]
     if not cut or not all([_is_basic(part) for part in parts]):
         return None
     base = x if isinstance(x, Tracer) else as_tracer(x)
-    starts: list[Any] = [np.int64(0)] * base.ndim
+    starts: list[PyTree] = [np.int64(0)] * base.ndim
     sizes = list(base.shape)
     for k in cut:
         after = Ellipsis in parts[:k]
@@ -167,11 +167,11 @@ def window(x: Any, index: Any) -> tuple[Tracer, Any] | None:
     return out, tuple(parts)
 
 
-def _is_cut(part: Any) -> bool:
+def _is_cut(part: PyTree) -> bool:
     return isinstance(part, slice) and (is_unknown(part.start) or is_unknown(part.stop))
 
 
-def _is_basic(part: Any) -> bool:
+def _is_basic(part: PyTree) -> bool:
     if isinstance(part, Tracer):
         return not part.shape and part.dtype.kind in "iu"
     return part is None or part is Ellipsis or isinstance(part, (int, np.integer, slice))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fgrad.ops.control import scan, switch, while_loop
-from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
+from fgrad.transforms.control import jvp, vjp, vmap
 
 __all__ = ["scan", "switch", "while_loop"]
+
+RULES = (jvp, vjp, vmap)  # which each fill the tables of their transform
