@@ -152,7 +152,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *globals()})
+    return sorted({*__all__, *_MODULES, *[name for name in globals() if name.startswith("__")]})
 
 
 __all__ = [

@@ -64,7 +64,7 @@ ARGUMENTS = {
     "integer keys": ({2: X, 1: X * 2},),
     "nested": ([{"w": X, "b": (X, [X])}, None, (X,)],),
     "named tuples": (Pair(X, 1.0), Named(w=X, b={"k": Pair(X, X)})),
-    "max int": (2**63 - 1, -(2**63)),
+    "large int": (2**62 - 1, -(2**62)),
 }
 
 
@@ -91,6 +91,12 @@ def test_keywords(args: Any) -> None:
     assert calls == 0
     with config.override(native_calls=False):
         assert_same(result, jit(double)(**keywords))
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63)])
+def test_largest_integers(number: int) -> None:
+    f = learnt(lambda n: ~n, number)
+    assert counted(f, number) == (~number, 0)
 
 
 def test_keyword_order_and_names() -> None:
