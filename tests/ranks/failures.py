@@ -16,9 +16,10 @@ from fgrad import distributed as dist
 from fgrad import lax
 from fgrad.distributed import P
 
-mesh = dist.init("mpi", axes=("data",), timeout=float(sys.argv[2]))
-assert mesh.index is not None
-LAST = mesh.index[0] == mesh.size - 1
+if __name__ == "__main__":
+    mesh = dist.init("mpi", axes=("data",), timeout=float(sys.argv[2]))
+    assert mesh.index is not None
+    LAST = mesh.index[0] == mesh.size - 1
 
 
 def sharded(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -118,5 +119,6 @@ def others() -> None:
     sharded(total if not LAST else np.mean)(np.ones(3))
 
 
-globals()[sys.argv[1]]()
-print("done", flush=True)
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+    print("done", flush=True)
