@@ -229,7 +229,9 @@ def raised_outcome(error: BaseException) -> Outcome:
     return Outcome(ERROR, f"{type(error).__name__}: {first}")
 
 
-def value_outcome(reference: Reference, function: Callable[..., Any], case: Case) -> Outcome:
+def value_outcome(
+    reference: Reference, function: Callable[..., Any], case: Case, rtol: float = 1e-7
+) -> Outcome:
     """What the function returns, raises, prints and writes against Python's."""
     args = copy.deepcopy(case.args)
 
@@ -246,8 +248,8 @@ def value_outcome(reference: Reference, function: Callable[..., Any], case: Case
         right = reference.result
         if case.loose and isinstance(right, int) and isinstance(result, (float, np.floating)):
             right = float(right)
-        text = difference(result, right)
-        if not text and (text := difference(args, reference.args)):
+        text = difference(result, right, rtol)
+        if not text and (text := difference(args, reference.args, rtol)):
             text = f"its arguments become {text}"
         if not text and case.prints and printed.getvalue() != reference.printed:
             text = f"prints {printed.getvalue()!r}, right {reference.printed!r}"
