@@ -251,3 +251,17 @@ def test_many_sums_in_a_step_are_no_recursion():
         return lax.fori_loop(0, n, step, 0)
 
     assert f(3) == 6000
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+@pytest.mark.parametrize("number", [0.0, 2.5, -1])
+def test_a_choice_that_is_known_keeps_its_shape(chosen, number):
+    """`select` takes numbers for arrays, what reads it does not."""
+
+    def f(x, n):
+        y = np.full(6, chosen)
+        picked = np.where(y, number, x) if chosen else np.where(y, x, number)
+        return np.sum(picked), picked[1:], x[n]
+
+    for got, right in zip(fgrad.jit(f)(X, 2), f(X, 2), strict=True):
+        np.testing.assert_array_equal(got, right)

@@ -234,8 +234,10 @@ class Walk:
             self.env[eqn.outputs[0]] = eqn.inputs[0]
             return
         if eqn.prim is prims.select and self.holds(eqn.inputs[0]) is not None:
-            self.env[eqn.outputs[0]] = eqn.inputs[1 if self.holds(eqn.inputs[0]) else 2]
-            return
+            chosen = eqn.inputs[1 if self.holds(eqn.inputs[0]) else 2]
+            if chosen.aval.shape == eqn.outputs[0].aval.shape:  # not that of a number
+                self.env[eqn.outputs[0]] = chosen
+                return
         given = [self.of(a) for a in eqn.inputs]
         if eqn.prim is prims.in_range and given[0] is not None:
             eqn = _without_limits(eqn, given[0])
