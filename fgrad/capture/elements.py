@@ -141,8 +141,8 @@ def _listed(items: list[Any] | tuple[Any, ...], index: Any) -> Any:
     return weakened(out) if kinds <= {int, float, complex} else out
 
 
-def set_item(x: Any, index: Any, value: Any) -> None:
-    """`x[index] = value`."""
+def set_item(value: Any, x: Any, index: Any) -> None:
+    """`x[index] = value`, of which Python computes the value first."""
     if isinstance(index, (tuple, slice)):
         index = _settled(index)
     if isinstance(x, (Tracer, Masked, Ragged)):
@@ -174,7 +174,7 @@ def change_item(x: object, index: object, op: str, value: Callable[[], object]) 
         changes(x)
     new = IN_PLACE[op](old, value())
     if not isinstance(new, Ragged) or new is not old:  # else it is written
-        set_item(x, index, new)
+        set_item(new, x, index)
 
 
 def changed(x: object, op: str, value: Callable[[], object]) -> object:
@@ -185,8 +185,8 @@ def changed(x: object, op: str, value: Callable[[], object]) -> object:
     return IN_PLACE[op](x, by)
 
 
-def set_attribute(x: object, name: str, value: object) -> None:
-    """`x.name = value`."""
+def set_attribute(value: object, x: object, name: str) -> None:
+    """`x.name = value`, of which Python computes the value first."""
     if not isinstance(x, Tracer):
         changes(x)
     setattr(x, name, value)
@@ -194,4 +194,4 @@ def set_attribute(x: object, name: str, value: object) -> None:
 
 def change_attribute(x: object, name: str, op: str, value: Callable[[], object]) -> None:
     """`x.name op= value()`."""
-    set_attribute(x, name, changed(getattr(x, name), op, value))
+    set_attribute(changed(getattr(x, name), op, value), x, name)

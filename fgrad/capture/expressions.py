@@ -2,8 +2,8 @@
 are known.
 
     a[i] = f(x) if p and q else y     becomes
-    capture_.set_item(a, i, capture_.either(capture_.both(p, lambda: q),
-                                            lambda: capture_.called(f)(x), lambda: y))
+    capture_.set_item(capture_.either(capture_.both(p, lambda: q),
+                                      lambda: capture_.called(f)(x), lambda: y), a, i)
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Expressions(ast.NodeTransformer):
             return value
         return placed(operator_call("own", value), value)  # type: ignore[return-value]
 
-    def _spread(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+    def _spread(self, target: ast.expr, value: ast.Name) -> list[ast.stmt]:
         """Assign to a target, part by part from the left."""
         if not _needs_operator(target):
             return [ast.Assign([target], value)]
@@ -184,7 +184,7 @@ class Expressions(ast.NodeTransformer):
             return [self._store(target, value)]
         if any([isinstance(part, ast.Starred) for part in target.elts]):
             raise Unconvertible("a starred target beside elements of arrays")
-        names = [f"value_{k}_" for k in range(len(target.elts))]
+        names = [f"{value.id}{k}_" for k in range(len(target.elts))]
         new: list[ast.stmt] = [
             ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value)
         ]
@@ -195,10 +195,10 @@ class Expressions(ast.NodeTransformer):
     def _store(self, target: ast.expr, value: ast.expr) -> ast.stmt:
         if isinstance(target, ast.Subscript):
             index = self.index(self.visit(target.slice))
-            return ast.Expr(operator_call("set_item", self.visit(target.value), index, value))
+            return ast.Expr(operator_call("set_item", value, self.visit(target.value), index))
         if isinstance(target, ast.Attribute):
             name = ast.Constant(target.attr)
-            return ast.Expr(operator_call("set_attribute", self.visit(target.value), name, value))
+            return ast.Expr(operator_call("set_attribute", value, self.visit(target.value), name))
         return ast.Assign([target], value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | list[ast.stmt]:
@@ -223,6 +223,8 @@ class Expressions(ast.NodeTransformer):
         new: list[ast.AST] = []
         for target in node.targets:
             if isinstance(target, (ast.Subscript, ast.Attribute)):
+                if any([isinstance(part, ast.Call) for part in ast.walk(target.value)]):
+                    raise Unconvertible("it deletes an element of what a call returns")
                 new.append(
                     placed(ast.Expr(operator_call("changes", self.visit(target.value))), node)
                 )
