@@ -164,52 +164,29 @@ def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike | None = np.int
 # --- cumulative ---------------------------------------------------------------------------------
 
 
-def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Value:
-    """Sums of the elements up to each one, or with `reverse` from each one on.
+def _cumulative(name: str, what: str, example: str) -> Callable[..., Value]:
+    """A fold of the elements up to each one, which is a primitive."""
+    fold = getattr(rd, name)
+
+    def public(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Value:
+        x = as_array(operand)
+        return fold(x, normalize_axis(axis, len(x.shape)), reverse)
+
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = f"""{what} of the elements up to each one, or with `reverse` from each one on.
 
     Example:
         >>> from fgrad import lax
-        >>> lax.cumsum(np.array([1, 2, 3]), reverse=True)
-        array([6, 5, 3])
+        >>> lax.{name}(np.array([1, 3, 2]))
+        {example}
     """
-    x = as_array(operand)
-    return rd.cumsum(x, normalize_axis(axis, len(x.shape)), reverse)
+    return public
 
 
-def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Value:
-    """Products of the elements up to each one, or from each one on.
-
-    Example:
-        >>> from fgrad import lax
-        >>> lax.cumprod(np.array([1, 2, 3]))
-        array([1, 2, 6])
-    """
-    x = as_array(operand)
-    return rd.cumprod(x, normalize_axis(axis, len(x.shape)), reverse)
-
-
-def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Value:
-    """The largest of the elements up to each one, or from each one on.
-
-    Example:
-        >>> from fgrad import lax
-        >>> lax.cummax(np.array([1, 3, 2]))
-        array([1, 3, 3])
-    """
-    x = as_array(operand)
-    return rd.cummax(x, normalize_axis(axis, len(x.shape)), reverse)
-
-
-def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Value:
-    """The smallest of the elements up to each one, or from each one on.
-
-    Example:
-        >>> from fgrad import lax
-        >>> lax.cummin(np.array([3, 1, 2]))
-        array([3, 1, 1])
-    """
-    x = as_array(operand)
-    return rd.cummin(x, normalize_axis(axis, len(x.shape)), reverse)
+cumsum = _cumulative("cumsum", "Sums", "array([1, 4, 6])")
+cumprod = _cumulative("cumprod", "Products", "array([1, 3, 6])")
+cummax = _cumulative("cummax", "The largest", "array([1, 3, 3])")
+cummin = _cumulative("cummin", "The smallest", "array([1, 1, 1])")
 
 
 def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Value:

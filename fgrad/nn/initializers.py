@@ -9,7 +9,7 @@ Functions of `fgrad.nn` with the same names give the weights at once, `nn.he_nor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -17,13 +17,13 @@ import numpy as np
 from fgrad import random
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, ShapeError
-from fgrad.nn.weights import Axes, fans
+from fgrad.nn import weights
+from fgrad.nn.weights import Axes, Shape, centred, fans, times
 from fgrad.numpy.promote import as_array, broadcast_to, convert, normalize_axis, user_line
 from fgrad.random.keys import Key
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, DTypeLike
 
-Shape: TypeAlias = Sequence[int]
 Initializer: TypeAlias = Callable[..., Value]  # of (key, shape, dtype)
 
 _MODES: dict[str, Callable[[float, float], float]] = {
@@ -37,23 +37,14 @@ _TRUNCATED = 0.87962566103423978
 
 
 def _truncated(key: Key, shape: Shape, dtype: DTypeLike | None, deviation: float) -> Value:
-    return _times(random.truncated_normal(key, -2, 2, tuple(shape), dtype), deviation / _TRUNCATED)
-
-
-def _normal(key: Key, shape: Shape, dtype: DTypeLike | None, deviation: float) -> Value:
-    return _times(random.normal(key, tuple(shape), dtype), deviation)
+    return times(random.truncated_normal(key, -2, 2, tuple(shape), dtype), deviation / _TRUNCATED)
 
 
 def _uniform(key: Key, shape: Shape, dtype: DTypeLike | None, deviation: float) -> Value:
-    limit = math.sqrt(3) * deviation
-    return random.uniform(key, tuple(shape), dtype, -limit, limit)
+    return centred(key, shape, dtype, math.sqrt(3) * deviation)
 
 
-_DISTRIBUTIONS = {"truncated_normal": _truncated, "normal": _normal, "uniform": _uniform}
-
-
-def _times(x: Value, factor: ArrayLike) -> Value:
-    return x * convert(as_array(factor), x.dtype)
+_DISTRIBUTIONS = {"truncated_normal": _truncated, "normal": weights.normal, "uniform": _uniform}
 
 
 @pickles_as_call
@@ -180,7 +171,7 @@ def normal(stddev: float = 1e-2, dtype: DTypeLike | None = np.float64) -> Initia
     """
 
     def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
-        return _normal(key, shape, dtype, stddev)
+        return weights.normal(key, shape, dtype, stddev)
 
     return init
 
@@ -202,7 +193,7 @@ def truncated_normal(
     """
 
     def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
-        return _times(random.truncated_normal(key, lower, upper, tuple(shape), dtype), stddev)
+        return times(random.truncated_normal(key, lower, upper, tuple(shape), dtype), stddev)
 
     return init
 
@@ -219,7 +210,7 @@ def uniform(scale: float = 1e-2, dtype: DTypeLike | None = np.float64) -> Initia
     """
 
     def init(key: Key, shape: Shape, dtype: DTypeLike | None = dtype) -> Value:
-        return _times(random.uniform(key, tuple(shape), dtype), scale)
+        return times(random.uniform(key, tuple(shape), dtype), scale)
 
     return init
 
@@ -254,7 +245,7 @@ def orthogonal(
         if not rows * columns:
             return zeros(key, shape, dtype)
         q = random.orthogonal(key, rows, (), dtype, columns)
-        return _times(np.moveaxis(np.reshape(q, (*rest, columns)), -1, axis), scale)
+        return times(np.moveaxis(np.reshape(q, (*rest, columns)), -1, axis), scale)
 
     return init
 

@@ -10,21 +10,21 @@ fan_in and fan_out are the numbers of connections into and out of a unit:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from fgrad import random
 from fgrad.errors import ShapeError
-from fgrad.numpy.promote import normalize_axis, user_line
-from fgrad.ops.elementwise import lit, mul, sub
+from fgrad.numpy.promote import as_array, convert, normalize_axis, user_line
 from fgrad.random.keys import Key
 from fgrad.trace import Value
-from fgrad.typing import DTypeLike
+from fgrad.typing import ArrayLike, DTypeLike
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = Sequence[int]
 Axes: TypeAlias = "int | Sequence[int]"
+Weights: TypeAlias = Callable[..., Value]  # of (key, shape, dtype, in_axis, out_axis)
 
 
 def _all(axes: Axes, rank: int) -> list[int]:
@@ -56,26 +56,57 @@ def fans(
     return sizes[0], sizes[1]
 
 
-def _normal(key: Key, shape: Shape, dtype: DTypeLike | None, variance: float) -> Value:
-    x = random.normal(key, shape, dtype)
-    return mul(x, lit(x, math.sqrt(variance)))
+def times(x: Value, factor: ArrayLike) -> Value:
+    """`x` times a number, in the dtype of `x`."""
+    return x * convert(as_array(factor), x.dtype)
+
+
+def normal(key: Key, shape: Shape, dtype: DTypeLike | None, deviation: float) -> Value:
+    """Normal numbers of a standard deviation."""
+    return times(random.normal(key, tuple(shape), dtype), deviation)
+
+
+def centred(key: Key, shape: Shape, dtype: DTypeLike | None, limit: float) -> Value:
+    """Uniform numbers in [-limit, limit), of variance limit^2 / 3."""
+    return random.uniform(key, tuple(shape), dtype, -limit, limit)
 
 
 def _uniform(key: Key, shape: Shape, dtype: DTypeLike | None, variance: float) -> Value:
-    """Uniform in [-a, a), where a^2 = 3 variance."""
-    limit = math.sqrt(3 * variance)
-    u = random.uniform(key, shape, dtype)
-    return sub(mul(u, lit(u, 2 * limit)), lit(u, limit))
+    return centred(key, shape, dtype, math.sqrt(3 * variance))
 
 
-def glorot_normal(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Weights from a normal distribution of variance 2 / (fan_in + fan_out).
+def _normal(key: Key, shape: Shape, dtype: DTypeLike | None, variance: float) -> Value:
+    return normal(key, shape, dtype, math.sqrt(variance))
+
+
+def _glorot(before: int, after: int) -> float:
+    return 2 / max(1, before + after)
+
+
+def _he(before: int, after: int) -> float:
+    return 2 / max(1, before)
+
+
+def _lecun(before: int, after: int) -> float:
+    return 1 / max(1, before)
+
+
+def _weights(
+    name: str, variance: Callable[[int, int], float], draw: Callable[..., Value], text: str
+) -> Weights:
+    """Weights of a variance that follows from the two fans."""
+
+    def make(
+        key: Key,
+        shape: Shape,
+        dtype: DTypeLike | None = np.float64,
+        in_axis: int = -2,
+        out_axis: int = -1,
+    ) -> Value:
+        return draw(key, shape, dtype, variance(*fans(shape, in_axis, out_axis)))
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""{text}
 
     Arguments:
         key: a key of `fgrad.random`.
@@ -89,92 +120,17 @@ def glorot_normal(
 
     Example:
         >>> from fgrad import random
-        >>> glorot_normal(random.key(0), (3, 4), np.float32).shape
+        >>> {name}(random.key(0), (3, 4), np.float32).shape
         (3, 4)
     """
-    return _normal(key, shape, dtype, 2 / max(1, sum(fans(shape, in_axis, out_axis))))
+    return make
 
 
-def glorot_uniform(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Uniformly distributed weights of variance 2 / (fan_in + fan_out); see `glorot_normal`.
-
-    Example:
-        >>> from fgrad import random
-        >>> bool(np.all(abs(glorot_uniform(random.key(0), (3, 3))) <= 1))
-        True
-    """
-    return _uniform(key, shape, dtype, 2 / max(1, sum(fans(shape, in_axis, out_axis))))
-
-
-def he_normal(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Normal weights of variance 2 / fan_in, for relu; arguments as for `glorot_normal`.
-
-    Example:
-        >>> from fgrad import random
-        >>> he_normal(random.key(0), (3, 4)).dtype
-        dtype('float64')
-    """
-    return _normal(key, shape, dtype, 2 / max(1, fans(shape, in_axis, out_axis)[0]))
-
-
-def he_uniform(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Uniform weights of variance 2 / fan_in; arguments as for `glorot_normal`.
-
-    Example:
-        >>> from fgrad import random
-        >>> bool(np.all(abs(he_uniform(random.key(0), (6, 3))) <= 1))
-        True
-    """
-    return _uniform(key, shape, dtype, 2 / max(1, fans(shape, in_axis, out_axis)[0]))
-
-
-def lecun_normal(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Normal weights of variance 1 / fan_in; arguments as for `glorot_normal`.
-
-    Example:
-        >>> from fgrad import random
-        >>> lecun_normal(random.key(0), (3, 4)).shape
-        (3, 4)
-    """
-    return _normal(key, shape, dtype, 1 / max(1, fans(shape, in_axis, out_axis)[0]))
-
-
-def lecun_uniform(
-    key: Key,
-    shape: Shape,
-    dtype: DTypeLike | None = np.float64,
-    in_axis: int = -2,
-    out_axis: int = -1,
-) -> Value:
-    """Uniform weights of variance 1 / fan_in; arguments as for `glorot_normal`.
-
-    Example:
-        >>> from fgrad import random
-        >>> bool(np.all(abs(lecun_uniform(random.key(0), (3, 3))) <= 1))
-        True
-    """
-    return _uniform(key, shape, dtype, 1 / max(1, fans(shape, in_axis, out_axis)[0]))
+_OF_SUM, _OF_INPUTS = "variance 2 / (fan_in + fan_out)", "variance 2 / fan_in, for relu"
+_EQUAL = "variance 1 / fan_in"
+glorot_normal = _weights("glorot_normal", _glorot, _normal, f"Normal weights of {_OF_SUM}.")
+glorot_uniform = _weights("glorot_uniform", _glorot, _uniform, f"Uniform weights of {_OF_SUM}.")
+he_normal = _weights("he_normal", _he, _normal, f"Normal weights of {_OF_INPUTS}.")
+he_uniform = _weights("he_uniform", _he, _uniform, f"Uniform weights of {_OF_INPUTS}.")
+lecun_normal = _weights("lecun_normal", _lecun, _normal, f"Normal weights of {_EQUAL}.")
+lecun_uniform = _weights("lecun_uniform", _lecun, _uniform, f"Uniform weights of {_EQUAL}.")

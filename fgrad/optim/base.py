@@ -346,3 +346,14 @@ def add_decayed_weights(
         return tree.map(add, updates, params, chosen)
 
     return stateless(decay)
+
+
+def decoupled(
+    inner: GradientTransformation,
+    weight_decay: float,
+    mask: PyTree | Callable[[Params], PyTree],
+    learning_rate: ScalarOrSchedule,
+) -> GradientTransformation:
+    """A rule, decayed weights, and the rate (Loshchilov and Hutter 2019, algorithm 2)."""
+    decay = add_decayed_weights(weight_decay, mask)
+    return chain(inner, decay, scale_by_learning_rate(learning_rate))

@@ -20,6 +20,7 @@ from fgrad.optim.base import (
     apply_updates,
     chain,
     check_structure,
+    decoupled,
     first_count,
     global_norm,
     identity,
@@ -111,11 +112,7 @@ def adamaxw(
         >>> optimizer.update(np.zeros(1), optimizer.init(np.ones(1)), np.ones(1))[0]
         array([-0.05])
     """
-    return chain(
-        scale_by_adamax(b1, b2, eps),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    return decoupled(scale_by_adamax(b1, b2, eps), weight_decay, mask, learning_rate)
 
 
 @pickles_as_call
@@ -166,11 +163,7 @@ def lion(
         >>> optimizer.update(np.array([5.0]), optimizer.init(np.ones(1)), np.ones(1))[0]
         array([-0.1])
     """
-    return chain(
-        scale_by_lion(b1, b2),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    return decoupled(scale_by_lion(b1, b2), weight_decay, mask, learning_rate)
 
 
 @pickles_as_call

@@ -29,8 +29,8 @@ from fgrad.optim.base import (
     ScalarOrSchedule,
     Updates,
     abs_square,
-    add_decayed_weights,
     chain,
+    decoupled,
     first_count,
     identity,
     scale_by_learning_rate,
@@ -243,11 +243,7 @@ def adamw(
         >>> updates
         array([-0.05, -0.1 ])
     """
-    return chain(
-        scale_by_adam(b1, b2, eps, nesterov),
-        add_decayed_weights(weight_decay, mask),
-        scale_by_learning_rate(learning_rate),
-    )
+    return decoupled(scale_by_adam(b1, b2, eps, nesterov), weight_decay, mask, learning_rate)
 
 
 @pickles_as_call

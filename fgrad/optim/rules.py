@@ -412,34 +412,29 @@ def _norm(x: Value) -> Value:
     return np.where(total > 0, np.sqrt(np.where(total > 0, total, 1)), 0)
 
 
-@pickles_as_call
-def scale_by_param_block_norm(min_scale: float = 1e-3) -> GradientTransformation:
-    """Each array times the norm of its parameter.
+def _block(name: str, what: str, size: Callable[[PyTree], PyTree]) -> PyTree:
+    """A rule that multiplies each array by a number that follows from its parameter."""
+
+    def make(min_scale: float = 1e-3) -> GradientTransformation:
+        def step(t: PyTree, g: PyTree, p: PyTree) -> PyTree:
+            return (scaled(g, np.maximum(size(p), min_scale)),)
+
+        return rule(name, [], step, needs_params=True)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""Each array times {what} of its parameter, `min_scale` at the least.
 
     Example:
-        >>> t = scale_by_param_block_norm()
-        >>> t.update(np.ones(2), t.init(np.zeros(2)), np.array([3.0, 4.0]))[0]
-        array([5., 5.])
+        >>> t = {name}()
+        >>> t.update(np.ones(1), t.init(np.zeros(1)), np.array([3.0]))[0]
+        array([3.])
     """
-
-    def step(t: PyTree, g: PyTree, p: PyTree) -> PyTree:
-        return (scaled(g, np.maximum(_norm(p), min_scale)),)
-
-    return rule("scale_by_param_block_norm", [], step, needs_params=True)
+    return pickles_as_call(make)
 
 
-@pickles_as_call
-def scale_by_param_block_rms(min_scale: float = 1e-3) -> GradientTransformation:
-    """Each array times the root of the mean square of its parameter.
-
-    Example:
-        >>> t = scale_by_param_block_rms()
-        >>> t.update(np.ones(2), t.init(np.zeros(2)), np.array([3.0, 3.0]))[0]
-        array([3., 3.])
-    """
-
-    def step(t: PyTree, g: PyTree, p: PyTree) -> PyTree:
-        root = _norm(p) / math.sqrt(max(p.size, 1))
-        return (scaled(g, np.maximum(root, min_scale)),)
-
-    return rule("scale_by_param_block_rms", [], step, needs_params=True)
+scale_by_param_block_norm = _block("scale_by_param_block_norm", "the norm", _norm)
+scale_by_param_block_rms = _block(
+    "scale_by_param_block_rms",
+    "the root of the mean square",
+    lambda p: _norm(p) / math.sqrt(max(p.size, 1)),
+)

@@ -18,6 +18,7 @@ from fgrad.numpy.promote import as_array, broadcast_shapes, broadcast_to, user_l
 from fgrad.ops import elementwise as ew
 from fgrad.ops.elementwise import convert, lit, select, stop_gradient
 from fgrad.ops.erf_gamma import lgamma
+from fgrad.random.distributions import drawn_shape
 from fgrad.random.families import signs
 from fgrad.random.keys import Key, Shape, as_shape, check_key, fold_in, split
 from fgrad.random.uniform import unit
@@ -38,13 +39,7 @@ def _parameters(
     if kind.kind not in "iuf":
         raise DtypeError(f"random.{name} gives integers or floats, not {kind}.", user_line())
     arrays = [stop_gradient(convert(as_array(x), FLOAT64)) for x in given]
-    common = broadcast_shapes(*[x.shape for x in arrays])
-    wanted = common if shape is None else as_shape(shape, name)
-    if broadcast_shapes(common, wanted) != wanted:
-        raise ShapeError(
-            f"random.{name}: parameters of shape {common} for a draw of shape {wanted}.",
-            user_line(),
-        )
+    wanted = drawn_shape(name, shape, arrays)
     return wanted, kind, [broadcast_to(x, wanted) for x in arrays]
 
 

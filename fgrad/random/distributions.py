@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -50,6 +51,18 @@ def working(dtype: np.dtype) -> np.dtype:
     return FLOAT64 if dtype == FLOAT64 else FLOAT32
 
 
+def drawn_shape(name: str, shape: Shape | None, given: Sequence[Value]) -> tuple[int, ...]:
+    """The shape of a draw, to which its parameters broadcast; their common one if None."""
+    common = broadcast_shapes(*[x.shape for x in given])
+    wanted = common if shape is None else as_shape(shape, name)
+    if broadcast_shapes(common, wanted) != wanted:
+        raise ShapeError(
+            f"random.{name}: parameters of shape {common} for a draw of shape {wanted}.",
+            user_line(),
+        )
+    return wanted
+
+
 def parameters(
     key: Key, name: str, shape: Shape | None, dtype: DTypeLike | None, *given: ArrayLike
 ) -> tuple[tuple[int, ...], np.dtype, list[Value]]:
@@ -60,13 +73,7 @@ def parameters(
     check_key(key, name)
     kind = float_dtype(dtype, name)
     arrays = [as_array(x) for x in given]
-    common = broadcast_shapes(*[x.shape for x in arrays])
-    wanted = common if shape is None else as_shape(shape, name)
-    if broadcast_shapes(common, wanted) != wanted:
-        raise ShapeError(
-            f"random.{name}: parameters of shape {common} for a draw of shape {wanted}.",
-            user_line(),
-        )
+    wanted = drawn_shape(name, shape, arrays)
     return wanted, kind, [broadcast_to(convert(x, working(kind)), wanted) for x in arrays]
 
 
