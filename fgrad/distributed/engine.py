@@ -35,6 +35,9 @@ class Engine:
 
     Arguments:
         sizes: how many places each axis has; their product is the number of ranks.
+
+    Attributes:
+        limit: seconds in one collective after which the program is ended; None for ever.
     """
 
     def __init__(self, names: Sequence[str], sizes: Sequence[int]) -> None:
@@ -43,6 +46,7 @@ class Engine:
         self.world.Set_errhandler(mpi().ERRORS_ARE_FATAL)  # compiled code asks for no codes
         self.control, self.watch = world.Dup(), world.Dup()
         self.rank, self.size = world.rank, world.size
+        self.limit: float | None = None
         self.table: Any = (ctypes.c_int64 * WORDS)()
         self.index = tuple([int(k) for k in np.unravel_index(self.rank, tuple(sizes))])
         self.axes = [

@@ -32,7 +32,7 @@ def init(
         axes: the name of the axis along which the ranks stand, or how many places each of several
             axes has; ranks that differ along the last one are neighbours.
         timeout: seconds that a rank waits in one collective before all are ended, with a message
-            that says where each of them is; None for ever.
+            that says where each of them is; None for ever.  Another call changes it.
 
     From then on an exception that a rank does not handle ends all ranks.  Those of one machine
     share its cores: each uses as many threads as are left for it, unless `FGRAD_NUM_THREADS` says.
@@ -70,6 +70,7 @@ def init(
         )
     if made is None:
         made = ENGINES[engine] = _started(sizes, timeout)
+    made.limit = timeout
     return Mesh(tuple(sizes.items()), made.index)
 
 
@@ -77,8 +78,8 @@ def _started(sizes: Mapping[str, int], timeout: float | None) -> Engine:
     made = Engine(tuple(sizes), tuple(sizes.values()))
     if made.size > 1:
         abort_on_error(made)
-        if timeout is not None and mpi().Query_thread() == mpi().THREAD_MULTIPLE:
-            Watch(made, timeout).start()
+        if mpi().Query_thread() == mpi().THREAD_MULTIPLE:
+            Watch(made).start()
         elif timeout is not None and made.rank == 0:
             warn_user(
                 "This MPI library does not let several threads communicate, so that ranks that "

@@ -8,6 +8,7 @@ ends all of them.
 from __future__ import annotations
 
 import atexit
+import math
 import sys
 import threading
 import time
@@ -25,14 +26,10 @@ ASK, ANSWER = 1, 2  # tags
 
 
 class Watch:
-    """The thread that watches one rank.
+    """The thread that watches one rank, if there is a limit (`engine.limit`)."""
 
-    Arguments:
-        limit: seconds in one collective after which the program is ended.
-    """
-
-    def __init__(self, engine: Engine, limit: float) -> None:
-        self.engine, self.limit, self.comm = engine, limit, engine.watch
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.comm = engine, engine.watch
         self.main = threading.main_thread().ident or 0
         self.ended = False
         self.seen, self.since = 0, time.monotonic()
@@ -46,11 +43,11 @@ class Watch:
         while True:
             time.sleep(PERIOD)
             self._answer()
-            begun = self.engine.table[BEGUN]
+            begun, limit = self.engine.table[BEGUN], self.engine.limit
             if begun != self.seen or not self.engine.table[INSIDE]:
                 self.seen, self.since = begun, time.monotonic()
-            elif time.monotonic() - self.since > self.limit:
-                self._report()
+            elif limit is not None and time.monotonic() - self.since > limit:
+                self._report(limit)
 
     def _answer(self) -> None:
         """Tell those who ask where this rank is."""
@@ -59,7 +56,7 @@ class Watch:
             self.comm.recv(source=status.source, tag=ASK)
             self.comm.send(self._where(), status.source, tag=ANSWER)
 
-    def _report(self) -> None:
+    def _report(self, limit: float) -> None:
         rank, size = self.engine.rank, self.engine.size
         for other in range(size):
             if other != rank:
@@ -76,7 +73,7 @@ class Watch:
             time.sleep(GRACE)  # that rank reports and ends this one
         lost = (False, "does not answer: it died, or is in code that holds Python's lock")
         lines = [f"  rank {r:<5}{answers.get(r, lost)[1]}" for r in range(size)]
-        head = f"RankError: rank {rank} has waited {self.limit:g} s for others.\n"
+        head = f"RankError: rank {rank} has waited {limit:g} s for others.\n"
         why = "  why       a collective needs all ranks, in one order"
         _write("\n".join(["", head, *lines, why, "  more      docs/distributed.md", ""]))
         mpi().COMM_WORLD.Abort(70)
@@ -87,7 +84,7 @@ class Watch:
             return False, "has ended: its script is done"
         table, frame = self.engine.table, sys._current_frames().get(self.main)
         inside, seconds = table[INSIDE], time.monotonic() - self.since
-        stuck = bool(inside) and seconds > self.limit / 2
+        stuck = bool(inside) and seconds > (self.engine.limit or math.inf) / 2
         what = "in no collective"
         if inside:
             size = f" of {table[BYTES]} bytes" if table[BYTES] else ""
