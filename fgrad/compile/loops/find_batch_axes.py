@@ -195,8 +195,6 @@ class _Search:
         if id(program) in self.seen:
             return
         self.seen.add(id(program))
-        for var, _ in program.consts:
-            self.spoil_all(var)
         for eqn in program.eqns:
             self.equation(eqn)
 

@@ -377,7 +377,7 @@ class LoopWriter:
         saved = self.env
         self.env = dict(zip(program.inputs, inputs, strict=True))
         for var, array in program.consts:
-            self.env[var] = self.known(array)
+            self.env[var] = self.known(var, array)
         mutable = {v for v, x in self.env.items() if is_mutable(x)}
         eqns = ordered(program, mutable) if mutable else program.eqns
         last = _last_uses(program, eqns)
@@ -389,11 +389,12 @@ class LoopWriter:
         self.env = saved
         return outs
 
-    def known(self, array: np.ndarray) -> Value:
+    def known(self, var: Var, array: np.ndarray) -> Value:
         """A constant; one number repeated takes no room, and zeros are seen to be zeros."""
         if array.size and array.dtype.kind in KINDS and is_repeated(array):
-            return np.broadcast_to(np.int64(self.number(array.flat[0], array.dtype)), array.shape)
-        return self.stored(self.constant(array))
+            number = self.number(array.flat[0], array.dtype)
+            return np.broadcast_to(np.int64(number), self.shape(var))
+        return self.stored(self.constant(array), known_as=var)
 
     def keep_old(self, eqn: Eqn, later: set[Var]) -> None:
         """Read what an equation may overwrite and others read afterwards, if it is small."""
