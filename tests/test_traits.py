@@ -189,6 +189,7 @@ RULE_TABLES = {
     "fgrad/capture/limits.py": ("_RULES",),
     "fgrad/capture/windows.py": ("_LINEAR",),
     "fgrad/compile/host/control.py": ("_STEPS",),
+    "fgrad/compile/loops/components.py": ("_WITHOUT",),
     "fgrad/compile/loops/control.py": ("LOOP_RULES",),
     "fgrad/compile/loops/find_batch_axes.py": ("LANE_RULES",),
     "fgrad/compile/loops/linalg.py": ("LINALG_RULES",),

@@ -2,7 +2,7 @@
 
 Program -> Program   inline dce cse collectives legalize_bfloat16 legalize_complex fold simplify
                      ranges factor_contractions canonical_conv canonical_dot cse dce invariants
-                     regions; and three of the backend, see `Backend`
+                     components regions; and three of the backend, see `Backend`
 Program -> groups    fuse, and the backend's join
 groups -> steps      lower update_in_place parameterize_constants split_steps schedule loop_fission
                      control
@@ -29,6 +29,7 @@ from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.llvm.runtime import spent
 from fgrad.compile.loops.bodies import compile_bodies
+from fgrad.compile.loops.components import split_components
 from fgrad.compile.loops.invariants import hoist_invariants
 from fgrad.compile.loops.regions import gather_regions
 from fgrad.compile.lower.groups import lower
@@ -190,7 +191,10 @@ def _simplified(
     program = log.checked("dce again", dce, program)
     # What loops need in every step is computed by the kernels before them.
     program = log.checked("invariants", hoist_invariants, program)
-    if backend.threads:  # small bodies of long batches are kernels as they stand
+    if backend.threads:
+        # Sums over pairs of short vectors run along rows, for `fuse` to join them.
+        program = log.checked("components", split_components, program)
+        # Small bodies of long batches are kernels as they stand.
         program = log.checked("regions", lambda p: gather_regions(p, fused), program)
     return program
 
