@@ -17,6 +17,7 @@ help:
 	@echo "make bench-full  installs the peers; also on one thread, and on a busy machine"
 	@echo "make notebook  execute the notebooks and store their results in the .ipynb"
 	@echo "make docs      write docs/numpy_support.md from the tables"
+	@echo "make site      the documentation as a site in build/site; a warning is an error"
 	@echo "make clean     remove .venv and build products"
 
 $(PY):
@@ -75,6 +76,10 @@ notebook: $(VENV)/.extras-dev
 
 docs: $(VENV)/.extras-dev
 	$(PY) docs/numpy_support.py
+
+site: $(VENV)/.extras-docs
+	$(PY) -m sphinx -b html -j auto --fail-on-warning --keep-going --quiet docs build/site
+	@echo "build/site/index.html"
 
 clean:
 	rm -rf $(VENV) $(VENV)-openmpi build dist examples/out .pytest_cache .ruff_cache .hypothesis

@@ -8,6 +8,22 @@ fgrad.lax.psum(x, "axis")                    the sum along the axis that vmap ma
 
 Operations of arrays have their names of `jax.lax` too, `conv_general_dilated`, `reduce_window`,
 `gather`; they are loaded when they are first used.
+
+Arguments:
+    x, xs, operand, operands, y, lhs, rhs, array, arr: arrays, or trees of them where the text says
+        so; plain, or traced.
+    axis_name: the name that `vmap` or a mesh gave to an axis.
+    axis, axes, dimension, dimensions: axes by number; negative ones count from the end.
+    shape, sizes, new_sizes: lengths of axes, known when the function is traced.
+    dtype, index_dtype: a dtype of NumPy.
+    index, start_index, limit_index, slice_size, start_indices, limit_indices, strides, stride:
+        places along an axis, and the distance of those that are taken; 1 without it.
+    keepdims: whether the axis stays, with length 1.
+    reverse: whether elements are taken from the end.
+    precision, preferred_element_type: accepted for JAX's sake; an element type is the result's.
+    window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers: as in
+        `conv_general_dilated`.
+    indices_are_sorted, unique_indices: accepted for JAX's sake; what they promise is not relied on.
 """
 
 # ruff: noqa: F405  (the names of lists are those of the modules that are loaded later)

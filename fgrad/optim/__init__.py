@@ -5,6 +5,18 @@ state = optimizer.init(params)
 gradients = fgrad.grad(loss)(params, batch)
 updates, state = optimizer.update(gradients, state, params)
 params = fgrad.optim.apply_updates(params, updates)
+
+Arguments:
+    learning_rate: a number, or a schedule: a function of the number of steps made.
+    b1, b2, b3, decay: the decays of running means: of gradients, and of their squares.
+    eps, eps_root: added to the root of a mean square, and under the root.
+    weight_decay: the multiple of the parameters that is added to updates.
+    mask: a tree of booleans like the parameters, or a function that makes it of them: which ones
+        the rule is for; None means all.
+    momentum, nesterov: the decay of a running sum of updates, and whether the next one is looked
+        ahead to.
+    initial_accumulator_value: what running sums begin with.
+    updates, params, state: trees: gradients or what became of them, parameters, what is kept.
 """
 
 # ruff: noqa: F405  (the names of lists are those of the modules that are loaded later)

@@ -6,6 +6,15 @@
 
 A key gives the same numbers wherever it is used: eagerly, under `jit`, in every lane of `vmap`.
 Use a key once, and `split` it for more.
+
+Arguments:
+    key: a key, as made by `key`, `split` or `fold_in`.
+    shape: the shape of the result; by default that of the parameters, broadcast.
+    dtype: its dtype; float64 and int64 by default.
+    axis: an axis by number.
+    a, b, c, p, q, n, df, dfnum, dfden, alpha, beta, scale, loc, lam, mean, cov, mode, left, right,
+        minval, maxval, sigma, concentration, logits: parameters of the distribution: numbers or
+        arrays, which broadcast; the result can be differentiated by those that are continuous.
 """
 
 from __future__ import annotations

@@ -1,0 +1,91 @@
+"""Sphinx's settings: Markdown pages by MyST, the theme Furo, the reference of `reference.py`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.nodes import make_refnode
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import reference  # noqa: E402
+
+import fgrad  # noqa: E402
+
+project = "fgrad"
+author = copyright = "The fgrad developers"
+version = release = fgrad.__version__
+extensions = ["myst_parser", "sphinx.ext.viewcode", "sphinx_copybutton"]
+exclude_patterns = ["site"]
+html_theme = "furo"
+html_title = f"fgrad {version}"
+html_static_path = ["site/static"]
+html_css_files = ["fgrad.css"]
+html_show_sphinx = False
+html_copy_source = False
+pygments_style, pygments_dark_style = "friendly", "native"
+maximum_signature_line_length = 80
+python_display_short_literal_types = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+myst_enable_extensions = ["fieldlist"]
+myst_heading_anchors = 4
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+ROOT = HERE.parent
+NAME = re.compile(r"(fgrad(?:\.\w+)+)(?:\(.*\))?", re.DOTALL)
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
+# Pages that stand elsewhere in the repository, by their names on the site.
+BORROWED = {
+    "project/contributing": ROOT / "CONTRIBUTING.md",
+    "project/changelog": ROOT / "CHANGELOG.md",
+    **{f"project/{p.stem}": p for p in sorted((ROOT / "benchmarks/results").glob("*.md"))},
+}
+PLACES = {path: name for name, path in BORROWED.items()} | {ROOT / "README.md": "index"}
+
+
+def links_within(_app: Sphinx, name: str, source: list[str]) -> None:
+    """Links of the repository as links of the site; diagrams as text."""
+    home = BORROWED.get(name, HERE / name).parent
+
+    def led(match: re.Match[str]) -> str:
+        target = Path(os.path.normpath(home / match[1]))
+        target = HERE / f"{PLACES[target]}.md" if target in PLACES else target
+        return "](" + Path(os.path.relpath(target, (HERE / name).parent)).as_posix()
+
+    text = LINK.sub(led, source[0]).replace("```mermaid\n", "```text\n")
+    source[0] = text.replace("\n\n```\n", "\n```\n")
+
+
+def code_as_links(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """`fgrad.lax.scan` in a text leads to its entry of the reference."""
+    objects = app.env.domains["py"].objects  # type: ignore[attr-defined]
+    for node in list(doctree.findall(nodes.literal)):
+        match = NAME.fullmatch(node.astext())
+        if match is None or match[1] not in objects or isinstance(node.parent, nodes.reference):
+            continue
+        target = objects[match[1]]
+        link = make_refnode(app.builder, page, target.docname, target.node_id, node.deepcopy())
+        node.replace_self(link)
+
+
+def write_pages(_app: Sphinx) -> None:
+    """Make the pages of the reference, and those that stand elsewhere, before Sphinx looks."""
+    reference.write(HERE / "reference")
+    (HERE / "project").mkdir(exist_ok=True)
+    for name, path in BORROWED.items():
+        reference.update(HERE / f"{name}.md", path.read_text(encoding="utf-8"))
+
+
+def setup(app: Sphinx) -> None:
+    """Register what is done to pages."""
+    app.connect("builder-inited", write_pages)
+    app.connect("source-read", links_within)
+    app.connect("doctree-resolved", code_as_links)
