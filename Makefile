@@ -78,7 +78,7 @@ docs: $(VENV)/.extras-dev
 	$(PY) docs/numpy_support.py
 
 site: $(VENV)/.extras-docs
-	$(PY) -m sphinx -b html -j auto --fail-on-warning --keep-going --quiet docs build/site
+	$(PY) -m sphinx -b html --fail-on-warning --keep-going --quiet docs build/site
 	@echo "build/site/index.html"
 
 clean:
