@@ -60,6 +60,23 @@ def test_the_example_of_data_parallel_training(tmp_path: Path) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+# --- devices that are not there
+
+
+@needs_mpi
+@pytest.mark.parametrize("how", ["nccl", "host", "shared"])
+def test_collectives_of_arrays_on_devices(how: str) -> None:
+    assert must_pass(2, str(HERE / "device.py"), how, FGRAD_CHECK="1").count("agree") == 2
+
+
+@needs_mpi
+def test_a_rank_that_waits_for_its_device_is_watched() -> None:
+    ended = run_ranks(2, str(HERE / "device.py"), "sleeps", str(LIMIT))
+    assert ended.status
+    pattern = r"rank 0 +in the work of the device for .*rank 1 +in no collective.*sleep\(600"
+    assert re.search(pattern, ended.text, re.DOTALL), ended.text
+
+
 # What each failure prints, and whether the watching thread must find it, after LIMIT seconds.
 LIMIT = 2.0
 FAILURES: dict[str, tuple[str, bool]] = {

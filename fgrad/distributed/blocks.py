@@ -3,7 +3,7 @@
     my_block    whole arrays -> this rank's blocks        gather      blocks -> whole arrays
     broadcast   one rank's values -> the same everywhere
 
-On a mesh whose places are all in this process, arrays are whole.
+On a mesh whose places are all in this process, arrays are whole.  What is on a device stays there.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fgrad.distributed.engine import Engine, engine_here
 from fgrad.distributed.mesh import Mesh, P
 from fgrad.distributed.shard import spec_leaves
 from fgrad.errors import ShapeError
+from fgrad.tracing.on_device import OnDevice, put
 from fgrad.typing import PyTree
 
 Slices = tuple[slice, ...]
@@ -77,9 +78,9 @@ def my_block(x: PyTree, specs: PyTree, *, mesh: Mesh) -> PyTree:
             found.append(leaf)
             continue
         mesh.split(leaf, spec, functools.partial(lambda k: f"leaf {k} of my_block", k))
-        whole = np.asarray(leaf)
+        whole = leaf if isinstance(leaf, OnDevice) else np.asarray(leaf)
         part = whole if index is None else whole[block_slices(whole.shape, spec, mesh, index)]
-        found.append(np.ascontiguousarray(part))
+        found.append(part if isinstance(part, OnDevice) else np.ascontiguousarray(part))
     return tree.unflatten(treedef, found)
 
 
@@ -117,7 +118,7 @@ def gather(x: PyTree, specs: PyTree, *, mesh: Mesh) -> PyTree:
                     f"{index} is {part.dtype}{list(part.shape)}."
                 )
             whole[block_slices(whole.shape, spec, mesh, index)] = part
-        found.append(whole)
+        found.append(put(whole, leaf.device) if isinstance(leaf, OnDevice) else whole)
     return tree.unflatten(treedef, found)
 
 

@@ -55,6 +55,7 @@ class Engine:
         ]
         AXES.update({axis.name: axis for axis in self.axes})
         LIBRARY.native = self._native()
+        LIBRARY.noted = self.noted
 
     def _along(self, k: int, sizes: Sequence[int]) -> Any:
         """The communicator of the ranks that differ along one axis alone."""
@@ -66,11 +67,14 @@ class Engine:
     def noted(self, what: str, size: int = 0) -> Iterator[None]:
         """Tell the watching thread that this rank waits for others meanwhile."""
         table = self.table
+        outer = table[ranks.INSIDE]
         table[ranks.BYTES] = size
         table[ranks.BEGUN] += 1
         table[ranks.INSIDE] = ranks.MEETINGS.index(what)
-        yield
-        table[ranks.INSIDE] = 0
+        try:
+            yield
+        finally:
+            table[ranks.INSIDE] = outer
 
     def _native(self) -> Native:
         """The library and its handles, for compiled code."""
@@ -112,10 +116,10 @@ class Along:
         return x
 
     def psum(self, x: np.ndarray) -> np.ndarray:
-        """The sum over the ranks; of 16-bit numbers, in single precision and their order."""
+        """The sum over the ranks; of numbers of 16 bits in single precision."""
         x = np.ascontiguousarray(x).reshape(np.shape(x))
-        if x.dtype.kind not in "fciu" or x.dtype == np.float16:
-            return _narrow(_sum(self._gathered("psum", x)), x.dtype)
+        if x.dtype == np.float16 or is_bfloat16(x.dtype):
+            return self.psum(x.astype(np.float32)).astype(x.dtype)
         out, words = np.empty_like(x), _words(x.dtype)
         given, taken = x.reshape(-1).view(words), out.reshape(-1).view(words)
         with self.engine.noted("psum", x.nbytes):
@@ -163,6 +167,11 @@ class Along:
             self.comm.Sendrecv(_bytes(x), dest, 0, _bytes(out), origin, 0)
         return out
 
+    def told(self, x: bytes) -> list[bytes]:
+        """What each place along the axis says."""
+        with self.engine.noted("agreement"):
+            return self.comm.allgather(x)
+
     def axis_index(self) -> np.ndarray:
         """The place of this rank."""
         return np.asarray(self.index, INT64)[()]
@@ -175,15 +184,6 @@ def _words(dtype: DType) -> DType:
 
 def _bytes(x: np.ndarray) -> list[Any]:
     return [x.reshape(-1).view(np.uint8), mpi().BYTE]
-
-
-def _sum(x: np.ndarray) -> np.ndarray:
-    return np.asarray(np.sum(x.astype(np.float32), 0, dtype=np.float32))
-
-
-def _narrow(x: np.ndarray, dtype: DType) -> np.ndarray:
-    assert dtype == np.float16 or is_bfloat16(dtype)
-    return x.astype(dtype)
 
 
 ENGINES: dict[str, Engine] = {}  # by name: one, once ranks are there

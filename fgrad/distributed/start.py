@@ -12,6 +12,7 @@ from fgrad.distributed.engine import ENGINES, Engine, mpi, world_size
 from fgrad.distributed.mesh import Mesh, simulate
 from fgrad.distributed.watch import Watch, abort_on_error
 from fgrad.errors import ArgumentError, RankError, RankWarning
+from fgrad.tracing.ranks import LIBRARY
 
 LIMIT = 300.0  # seconds in one collective, such as another rank may need to compile or read
 
@@ -115,6 +116,7 @@ def _check_launcher(count: int) -> None:
 def _share_cores(engine: Engine) -> None:
     """Give each rank of a machine its share of the cores."""
     local = engine.world.Split_type(mpi().COMM_TYPE_SHARED)
+    LIBRARY.local = local.rank
     affinity = getattr(os, "sched_getaffinity", None)
     own = set(affinity(0)) if affinity is not None else set(range(os.cpu_count() or 1))
     cores: list[set[int]] = local.allgather(own)

@@ -2,7 +2,7 @@
 
 A thread of each rank looks whether its rank has been in one collective for longer than the limit.
 It asks the others where they are, by a communicator of its own; the first such rank prints it and
-ends all of them.
+ends all of them.  Where all ranks wait for their devices nothing is wrong: these compute.
 """
 
 from __future__ import annotations
@@ -16,13 +16,22 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import USERS, Loc, owner_of
 from fgrad.distributed.engine import Engine, mpi
-from fgrad.tracing.ranks import BEGUN, BYTES, INSIDE, MEETINGS
+from fgrad.tracing.ranks import BEGUN, BYTES, DEVICE, INSIDE, MEETINGS
 
 PERIOD = 0.2  # seconds between two looks
 GRACE = 2.0  # seconds in which other ranks must answer
 ASK, ANSWER = 1, 2  # tags
+
+
+class Place(NamedTuple):
+    """Where a rank is: whether it has waited for long, whether for its device, and in words."""
+
+    stuck: bool
+    on_device: bool
+    text: str
 
 
 class Watch:
@@ -54,34 +63,39 @@ class Watch:
         status = mpi().Status()
         while self.comm.Iprobe(tag=ASK, status=status):
             self.comm.recv(source=status.source, tag=ASK)
-            self.comm.send(self._where(), status.source, tag=ANSWER)
+            self.comm.send(self.where(), status.source, tag=ANSWER)
 
     def _report(self, limit: float) -> None:
         rank, size = self.engine.rank, self.engine.size
         for other in range(size):
             if other != rank:
                 self.comm.isend(None, other, tag=ASK)
-        answers = {rank: self._where()}
+        answers = {rank: self.where()}
         status, end = mpi().Status(), time.monotonic() + GRACE
         while len(answers) < size and time.monotonic() < end:
             self._answer()
             while self.comm.Iprobe(tag=ANSWER, status=status):
                 answers[status.source] = self.comm.recv(source=status.source, tag=ANSWER)
             time.sleep(0.02)
-        waiting = [r for r, (stuck, _) in answers.items() if stuck]
+        if len(answers) == size and all([place.on_device for place in answers.values()]):
+            self.since = time.monotonic()
+            return
+        waiting = [r for r, place in answers.items() if place.stuck]
         if waiting and min(waiting) != rank:
             time.sleep(GRACE)  # that rank reports and ends this one
-        lost = (False, "does not answer: it died, or is in code that holds Python's lock")
-        lines = [f"  rank {r:<5}{answers.get(r, lost)[1]}" for r in range(size)]
+        lost = Place(
+            False, False, "does not answer: it died, or is in code that holds Python's lock"
+        )
+        lines = [f"  rank {r:<5}{answers.get(r, lost).text}" for r in range(size)]
         head = f"RankError: rank {rank} has waited {limit:g} s for others.\n"
         why = "  why       a collective needs all ranks, in one order"
         _write("\n".join(["", head, *lines, why, "  more      docs/distributed.md", ""]))
         mpi().COMM_WORLD.Abort(70)
 
-    def _where(self) -> tuple[bool, str]:
+    def where(self) -> Place:
         """Whether this rank waits, and what it does."""
         if self.ended:
-            return False, "has ended: its script is done"
+            return Place(False, False, "has ended: its script is done")
         table, frame = self.engine.table, sys._current_frames().get(self.main)
         inside, seconds = table[INSIDE], time.monotonic() - self.since
         stuck = bool(inside) and seconds > (self.engine.limit or math.inf) / 2
@@ -89,7 +103,7 @@ class Watch:
         if inside:
             size = f" of {table[BYTES]} bytes" if table[BYTES] else ""
             what = f"in {MEETINGS[inside]}{size} for {seconds:.1f} s"
-        return stuck, f"{what}, at {_line(frame)}"
+        return Place(stuck, MEETINGS[inside] == DEVICE, f"{what}, at {_line(frame)}")
 
     def _leave(self) -> None:
         """Wait for the others, whose questions are still answered."""

@@ -28,6 +28,7 @@ from fgrad.lower_cuda.link import Image, Origin, linked
 from fgrad.lower_cuda.native_call import NativeCall, is_possible
 from fgrad.lower_cuda.nodes import GraphNode, flattened
 from fgrad.lower_cuda.report import described, rows
+from fgrad.tracing import ranks
 
 
 def link(program: Program, plan: Plan) -> CudaExecutable:
@@ -44,6 +45,7 @@ class CudaExecutable:
         consts: arrays that it needs besides, on the device from the first call on.
         arena_bytes: of temporaries, which are one block.
         host: the calls as a program of the host.
+        meets: whether it waits for other ranks on the device.
     """
 
     def __init__(self, image: Image, device: Driver) -> None:
@@ -56,6 +58,7 @@ class CudaExecutable:
         self.arena_bytes = image.arena_bytes
         self.host = HostProgram(image.steps, image.given, image.callbacks)
         self.resident: _Resident | None = None
+        self.meets = any([origin.name.startswith("nccl") for origin in image.origins.values()])
         self.made = [(a.shape, a.dtype, a.size * a.dtype.itemsize) for a in image.out_avals]
 
     def seen_as(self, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> CudaExecutable:
@@ -78,7 +81,11 @@ class CudaExecutable:
             outs.append(out)
             given.append(out.pointer)
         arena = device.allocate(self.arena_bytes)
-        code = resident.call(*given, arena)
+        code = (
+            self._watched(resident.call, given, arena)
+            if self.meets
+            else resident.call(*given, arena)
+        )
         device.give_back(arena, self.arena_bytes)
         if code:
             self._answered(code, given, arena)
@@ -87,6 +94,11 @@ class CudaExecutable:
             for callback in self.image.callbacks:
                 callback.reraise()
         return outs
+
+    def _watched(self, call: Callable[..., int], given: Sequence[int], arena: int) -> int:
+        """A call in which the host may wait for a number that others have a part in."""
+        with ranks.waiting(ranks.DEVICE):
+            return call(*given, arena)
 
     def _load(self) -> _Resident:
         """What calls need: the constants on the device, and the native entry."""
@@ -129,7 +141,7 @@ class CudaExecutable:
         Requires an earlier call.
         """
         resident = self.resident
-        if resident is None or resident.calls_python or self.image.reuse:
+        if resident is None or resident.calls_python or self.image.reuse or self.meets:
             return None
         if not (self.device.plain_memory and is_possible()):
             return None

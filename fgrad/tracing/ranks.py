@@ -7,6 +7,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +22,7 @@ Pairs = tuple[tuple[int, int], ...]
 class RankAxis(Protocol):
     """An axis along which this process is one place; each method is the collective of its name."""
 
+    name: str
     number: int  # among the axes of the mesh
     size: int
     index: int  # of this process
@@ -32,6 +36,7 @@ class RankAxis(Protocol):
     def all_to_all(self, x: np.ndarray) -> np.ndarray: ...
     def ppermute(self, x: np.ndarray, perm: Pairs) -> np.ndarray: ...
     def axis_index(self) -> np.ndarray: ...
+    def told(self, x: bytes) -> list[bytes]: ...  # what each place says
 
 
 AXES: dict[str, RankAxis] = {}
@@ -54,6 +59,8 @@ class Library:
     """The library that is there, once ranks are."""
 
     native: Native | None = None
+    local: int = 0  # the number of this rank on its machine, which is that of its device
+    noted: Callable[[str], AbstractContextManager[None]] | None = None
 
 
 LIBRARY = Library()
@@ -70,8 +77,15 @@ STATUS = 64  # where the library writes what nobody reads
 WORDS = 128
 MEETINGS = (  # what the word INSIDE says: where this rank waits for others
     "", "psum", "pmax", "pmin", "all_gather", "psum_scatter", "all_to_all", "ppermute",
-    "agreement", "broadcast", "gather", "save", "load", "end",
+    "agreement", "broadcast", "gather", "save", "load", "end", "the work of the device",
 )  # fmt: skip
+DEVICE = "the work of the device"
+_NOTHING = contextlib.nullcontext()
+
+
+def waiting(what: str) -> AbstractContextManager[None]:
+    """A context in which this rank waits for others, as the thread that watches is told."""
+    return _NOTHING if LIBRARY.noted is None else LIBRARY.noted(what)
 
 
 def communicator(axis: int) -> int:

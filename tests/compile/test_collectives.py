@@ -75,6 +75,23 @@ def test_extrema_are_gathered() -> None:
     assert_becomes(collectives, before, after)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "wide"), [("f16", "f32"), ("i16", "i32"), ("u16", "i32")]
+)
+@pytest.mark.parametrize("prim", ["psum", "psum_scatter"])
+def test_sums_of_16_bits_are_rounded_once(dtype: str, wide: str, prim: str) -> None:
+    out = "[2,3]" if prim == "psum" else "[3]"
+    before = body(f"a: {dtype}[2,3]", f"{dtype}{out}", f"b: {dtype}{out} = {prim}[{D}] a", "b")
+    after = body(
+        f"a: {dtype}[2,3]", f"{dtype}{out}",
+        f"b: {wide}[2,3] = convert[dtype={wide}] a",
+        f"c: {wide}{out} = {prim}[{D}] b",
+        f"d: {dtype}{out} = convert[dtype={dtype}] c",
+        "d",
+    )  # fmt: skip
+    assert_becomes(collectives, before, after)
+
+
 # Two equal sums, and one that nobody reads: other ranks may read it.
 KEPT = body(
     "a: f64[3]", "f64[3], f64[3]",

@@ -14,6 +14,7 @@ import library_runs as runs
 import numpy as np
 import pytest
 from emulator.libraries import StubLibraries
+from emulator.nccl import Mirror, NcclStub
 from real_device import stub_device
 from scipy.linalg.lapack import get_lapack_funcs
 
@@ -35,7 +36,7 @@ TOLERANCE = {"e": 2e-2, "f": 1e-4, "F": 1e-3, "d": 1e-10, "D": 1e-10}
 @pytest.fixture(autouse=True)
 def libraries() -> Iterator[StubLibraries]:
     """Libraries and a driver without a device."""
-    stub = StubLibraries()
+    stub = StubLibraries(NcclStub(lambda size, rank, _: Mirror(rank, size)))
     with stub_device(libraries=stub):
         yield stub
 

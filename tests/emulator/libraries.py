@@ -17,6 +17,7 @@ import numpy as np
 
 from emulator.cublaslt import UNSUPPORTED, CublasLt, Refused, enqueue, put, require
 from emulator.cudnn import CudnnStub
+from emulator.nccl import NcclStub
 from fgrad.base.lazy_import import lazy_module
 from fgrad.lower_cuda.library import cublaslt as lt
 from fgrad.lower_cuda.library.functions import C_TYPES, LIBRARIES, SIGNATURES
@@ -60,18 +61,22 @@ class StubLibraries(CublasLt):
         log: names of the functions that were called, in order.
         errors: what went wrong in a function that failed, unless it just cannot do it.
         cudnn: the functions of cuDNN.
+
+    Arguments:
+        nccl: the functions of NCCL, if it is there.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, nccl: NcclStub | None = None) -> None:
         super().__init__()
         self.log: list[str] = []
         self.errors: list[Exception] = []
         self.cudnn = CudnnStub()
+        self.nccl = nccl
         self._callbacks: dict[str, Any] = {}
 
     def has(self, library: str) -> bool:
-        """All are there."""
-        return library in LIBRARIES
+        """All are there, but for NCCL."""
+        return self.nccl is not None if library == "nccl" else library in LIBRARIES
 
     def address(self, name: str) -> int:
         """Where a function is; 0 if there is none."""
@@ -79,6 +84,8 @@ class StubLibraries(CublasLt):
             return 0
         if name.startswith("cudnn"):
             return self.cudnn.address(name)
+        if name.startswith("nccl"):
+            return 0 if self.nccl is None else self.nccl.address(name)
         if name not in self._callbacks:
             types = [C_TYPES[letter] for letter in SIGNATURES[name]]
             function = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(self._callback(name))

@@ -65,6 +65,7 @@ class StubLibrary:
         self.log: list[Event] = []
         self.failures: dict[str, list[int]] = {}
         self.raised: BaseException | None = None
+        self.identity = bytes(16)  # of the device
         self.used = 0
         self._blocks: dict[int, np.ndarray] = {}
         self._starts: list[int] = []  # of the blocks, sorted
@@ -164,6 +165,9 @@ class StubLibrary:
 
     def cuDeviceGetName(self, out: int, length: int, device: int) -> None:
         ctypes.memmove(out, b"stub GPU\0", 9)
+
+    def cuDeviceGetUuid_v2(self, out: int, device: int) -> None:
+        ctypes.memmove(out, self.identity, 16)
 
     def cuDeviceTotalMem_v2(self, out: int, device: int) -> None:
         _write(out, ctypes.c_size_t, self.memory_bytes)

@@ -2,6 +2,7 @@
 
     s = psum x;  t = psum y       u = psum (concatenate x y);  s = slice u;  t = slice u
     m = pmax x                    m = reduce_max (all_gather x), which knows NaN
+    s = psum x, of 16 bits        s = round (psum (wide x)), rounded once
 
 Sums that do not depend on each other become one, if they are small: a meeting takes as long as
 copying some ten thousand bytes.  Equations move behind the collectives that they read and no other,
@@ -17,7 +18,8 @@ from collections.abc import Sequence
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.passes.writer import Writer
-from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.aval import FLOAT32, INT32, is_bfloat16
+from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import communicates, has_effect
 from fgrad.ops import primitives as prims
 
@@ -30,7 +32,9 @@ def collectives(program: Program) -> Program:
     if not meeting:
         return program
     eqns: Sequence[Eqn] = program.eqns
-    if len([eqn for eqn in meeting if _joins(eqn)]) > 1:
+    if any([_is_half(eqn) for eqn in meeting]):
+        eqns = _widened(eqns)
+    if len([eqn for eqn in eqns if _joins(eqn)]) > 1:
         eqns = _joined(eqns)
     writer = Writer()
     for eqn in eqns:
@@ -42,6 +46,32 @@ def collectives(program: Program) -> Program:
         every = writer.apply(prims.all_gather, *eqn.inputs, **eqn.params)
         writer.result(eqn, writer.apply(reduce, every, axes=(0,)))
     return program.replace(eqns=tuple(writer.eqns), made_by="collectives")
+
+
+def _is_half(eqn: Eqn) -> bool:
+    """Whether an equation is a sum of numbers of 16 bits, of which libraries round each partial
+    sum, if they know them."""
+    if eqn.prim is not prims.psum and eqn.prim is not prims.psum_scatter:
+        return False
+    dtype = eqn.outputs[0].aval.dtype
+    return is_bfloat16(dtype) or dtype.name in ("float16", "int16", "uint16")
+
+
+def _widened(eqns: Sequence[Eqn]) -> list[Eqn]:
+    """Sums of numbers of 16 bits as sums of 32 bits."""
+    writer = Writer()
+    for eqn in eqns:
+        if not _is_half(eqn):
+            writer.eqns.append(eqn)
+            continue
+        writer.like = eqn
+        dtype = eqn.outputs[0].aval.dtype
+        wide = INT32 if dtype.kind in "iu" else FLOAT32
+        x = writer.apply(prims.convert, *eqn.inputs, dtype=wide)
+        total = writer.apply(eqn.prim, x, **eqn.params)
+        narrow = Params({"dtype": dtype})
+        writer.eqns.append(Eqn(prims.convert, (total,), narrow, eqn.outputs, eqn.loc, eqn.via))
+    return writer.eqns
 
 
 def _joins(eqn: Eqn) -> bool:

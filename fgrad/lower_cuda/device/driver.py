@@ -28,6 +28,7 @@ from fgrad.errors import DeviceError, DeviceMemoryError, Row
 from fgrad.lower_cuda.device import driver_api as api
 from fgrad.lower_cuda.device.memory import Memory
 from fgrad.lower_cuda.device.skeleton import padded
+from fgrad.tracing import ranks
 from fgrad.typing import PyTree
 
 toolchain = lazy_module("fgrad.lower_cuda.device.toolchain")
@@ -91,6 +92,10 @@ class Addresses(Mapping[str, int]):
 class Driver:
     """One device with its context, its stream and its memory.
 
+    Arguments:
+        library: the C functions.
+        device: its number; where there are fewer they are counted again, for ranks of one machine.
+
     Attributes:
         name: of the device.
         arch: what kernels are compiled for: "sm_90".
@@ -112,17 +117,16 @@ class Driver:
         self.addresses = Addresses(library)
         self.lock = own_lock(self)
         self.process = os.getpid()
-        self.device = device
         self._attached = threading.local()
         self._functions: dict[tuple[str, int, int], Function] = {}
         self.check(self.call("cuInit", 0), "cuInit")
-        self._require_device()
-        self.name = self._text("cuDeviceGetName", device)
-        self.memory_bytes = self._number("cuDeviceTotalMem_v2", ctypes.c_size_t, device)
+        self.device = device % self._count()
+        self.name = self._text("cuDeviceGetName", self.device)
+        self.memory_bytes = self._number("cuDeviceTotalMem_v2", ctypes.c_size_t, self.device)
         self.arch = "sm_{}{}".format(*map(self.attribute, _CAPABILITY))
         self.multiprocessors = self.attribute(api.MULTIPROCESSORS)
         self.shared_bytes = self.attribute(api.SHARED_BYTES_OPTIN)
-        self.context = self._handle("cuDevicePrimaryCtxRetain", device)
+        self.context = self._handle("cuDevicePrimaryCtxRetain", self.device)
         self.attach()
         self.stream = self._handle("cuStreamCreate", api.STREAM_NON_BLOCKING)
         version = self._number("cuDriverGetVersion", ctypes.c_int)
@@ -183,8 +187,16 @@ class Driver:
         """A CUdevice_attribute of the device."""
         return self._number("cuDeviceGetAttribute", ctypes.c_int, number, self.device)
 
-    def _require_device(self) -> None:
-        if self._number("cuDeviceGetCount", ctypes.c_int) <= self.device:
+    def identity(self) -> bytes:
+        """What tells the device from all others, on all machines."""
+        out = ctypes.create_string_buffer(16)
+        at = ctypes.addressof(out)
+        self.check(self.call("cuDeviceGetUuid_v2", at, self.device), "cuDeviceGetUuid_v2")
+        return out.raw
+
+    def _count(self) -> int:
+        found = self._number("cuDeviceGetCount", ctypes.c_int)
+        if not found:
             raise DeviceError(
                 "There is no CUDA device.",
                 (
@@ -193,6 +205,7 @@ class Driver:
                     ("write", "unset CUDA_VISIBLE_DEVICES     if it hides them"),
                 ),
             )
+        return found
 
     def attach(self) -> None:
         """Make this thread use the device: before C functions are called by address."""
@@ -370,7 +383,8 @@ class Driver:
     def synchronize(self) -> None:
         """Wait until all work is done; what failed in it is raised."""
         self.attach()
-        self.check(self.call("cuStreamSynchronize", self.stream), "The work on the device")
+        with ranks.waiting(ranks.DEVICE):
+            self.check(self.call("cuStreamSynchronize", self.stream), "The work on the device")
 
     def event(self, stream: int | None = None) -> int:
         """A mark behind all work until now: on our stream, or on another one."""
@@ -406,7 +420,8 @@ class _Stage:
 
     def wait(self) -> None:
         """Wait until that copy is done."""
-        self.driver.check(self.driver.call("cuEventSynchronize", self.event), "a copy")
+        with ranks.waiting(ranks.DEVICE):
+            self.driver.check(self.driver.call("cuEventSynchronize", self.event), "a copy")
 
 
 def _empty(stage: _Stage, at: int, size: int) -> None:
@@ -453,7 +468,7 @@ def driver() -> Driver:
         with _CHOSEN.lock:
             found = _CHOSEN.driver
             if found is None:
-                found = _CHOSEN.driver = Driver(_shared_library())
+                found = _CHOSEN.driver = Driver(_shared_library(), ranks.LIBRARY.local)
     return found
 
 

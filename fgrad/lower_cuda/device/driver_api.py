@@ -21,6 +21,7 @@ FUNCTIONS = {
     "cuDeviceGetCount": "o",
     "cuDeviceGet": "oi",
     "cuDeviceGetName": "oii",
+    "cuDeviceGetUuid_v2": "oi",
     "cuDeviceTotalMem_v2": "oi",
     "cuDeviceGetAttribute": "oii",
     "cuDevicePrimaryCtxRetain": "oi",

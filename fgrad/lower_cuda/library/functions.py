@@ -1,4 +1,4 @@
-"""L6. The C functions of cuBLASLt, cuBLAS, cuSOLVER, cuFFT, cuDNN: by addresses, with handles.
+"""L6. The C functions of CUDA's libraries and of NCCL: by addresses, with handles.
 
     functions().call("cublasLtMatrixLayoutCreate", ...)    while a call is planned
     functions().address("cublasLtMatmul")                  for the host program
@@ -24,9 +24,10 @@ from fgrad.typing import PyTree
 
 pathfinder = lazy_module("cuda.pathfinder")
 
-LIBRARIES = ("cublasLt", "cublas", "cusolver", "cufft", "cudnn")
+LIBRARIES = ("cublasLt", "cublas", "cusolver", "cufft", "cudnn", "nccl")
 
-# p an address, or a handle; i int; q a 64-bit integer.  All of them return an int, 0 for success.
+# p an address, or a handle; i int; q a 64-bit integer; u a UniqueId.  All of them return an int,
+# 0 for success.
 SIGNATURES = {
     "cublasLtCreate": "p",
     "cublasLtMatmulDescInit_internal": "pqii",
@@ -61,6 +62,15 @@ SIGNATURES = {
     "cudnnSetConvolutionNdDescriptor": "pipppii",
     "cudnnSetConvolutionGroupCount": "pi",
     "cudnnSetConvolutionMathType": "pi",
+    "ncclGetUniqueId": "p",
+    "ncclCommInitRank": "piui",
+    "ncclAllReduce": "ppqiipp",
+    "ncclAllGather": "ppqipp",
+    "ncclReduceScatter": "ppqiipp",
+    "ncclSend": "pqiipp",
+    "ncclRecv": "pqiipp",
+    "ncclGroupStart": "",
+    "ncclGroupEnd": "",
 }
 for _what in ("Tensor", "Filter", "Convolution"):
     SIGNATURES[f"cudnnCreate{_what}Descriptor"] = "p"
@@ -93,7 +103,14 @@ for (_real, _complex), _forms in _OF_KIND.items():
         SIGNATURES.update({f"cusolverDn{c}{_real}{_suffix}": _types for c in "SD"})
         SIGNATURES.update({f"cusolverDn{c}{_complex}{_suffix}": _types for c in "CZ"})
 
-C_TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int32, "q": ctypes.c_int64}
+
+class UniqueId(ctypes.Structure):
+    """ncclUniqueId: what the ranks of a communicator are told by the first of them."""
+
+    _fields_ = (("words", ctypes.c_uint64 * 16),)
+
+
+C_TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int32, "q": ctypes.c_int64, "u": UniqueId}
 
 
 def library_of(name: str) -> str:
@@ -139,13 +156,18 @@ class Installed:
 
 
 class Functions:
-    """The functions of some libraries, and one handle for each library."""
+    """The functions of some libraries, and one handle for each library.
+
+    Attributes:
+        communicators: of NCCL, by the names of axes; 0 for one whose ranks meet on the host.
+    """
 
     def __init__(self, library: Library) -> None:
         self.library = library
         self.lock = own_lock(self)
         self._addresses: dict[str, int] = {}
         self._handles: dict[str, int] = {}
+        self.communicators: dict[str, int] = {}
 
     def has(self, library: str) -> bool:
         """Whether a library is there."""
@@ -196,8 +218,10 @@ class Functions:
         return Number("i64", found)
 
     def setter(self, name: str) -> int:
-        """Where the function is that gives the handle of a function its stream."""
-        return self.address(_SETTERS[library_of(name)])
+        """Where the function is that gives the handle of a function its stream; 0 for NCCL, whose
+        functions take it."""
+        found = _SETTERS.get(library_of(name))
+        return 0 if found is None else self.address(found)
 
     def _new_handle(self, library: str) -> int:
         driver().attach()
@@ -255,6 +279,10 @@ _STATUS = {
     "cudnn": {  # and thousands of all that are near
         1001: "not initialised", 1000: "not ready", 2000: "invalid value", 3000: "not supported",
         4000: "internal error", 5000: "execution failed",
+    },
+    "nccl": {
+        1: "a CUDA call failed", 2: "a system call failed", 3: "internal error",
+        4: "invalid argument", 5: "invalid usage", 6: "another rank failed or has ended",
     },
 }  # fmt: skip
 

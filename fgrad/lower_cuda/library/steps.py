@@ -2,6 +2,7 @@
 
     gemm, product   cuBLASLt, or a tiled kernel where that is not installed
     factor, svd ...  cuSOLVER and cuBLAS        fft   cuFFT        library_conv   cuDNN
+    psum ...        NCCL
     walk, sort, top, search, complex_parts, external     own kernels
     host            the user's callbacks run on the host
 
@@ -44,6 +45,7 @@ from fgrad.lower_cuda.library.fourier import Transform, fourier_calls
 from fgrad.lower_cuda.library.functions import functions
 from fgrad.lower_cuda.library.gemm import epilogue_kernel, gemm_kernels
 from fgrad.lower_cuda.library.lapack import LAPACK, eig
+from fgrad.lower_cuda.library.nccl import collective_calls
 from fgrad.lower_cuda.library.plan import Planner
 from fgrad.lower_cuda.library.products import Product, product_of
 from fgrad.lower_cuda.library.sort import search_calls, top_calls, with_work
@@ -144,6 +146,8 @@ def _evaluated(step: LibraryStep, eqn: Eqn) -> Calls:
 def _host(call: Evaluation, step: LibraryStep) -> Calls | None:
     """What NumPy evaluates on the CPU; None if it is not implemented for the device."""
     eqn = call.eqn
+    if eqn.prim.across is not None:
+        return collective_calls(eqn, len(step.args))
     if eqn.prim.host is Host.CALLBACK:
         return _evaluated(step, eqn)
     if eqn.prim.host is Host.SCIPY:
