@@ -120,6 +120,12 @@ class Algorithm(enum.Enum):
     FOURIER = "fourier"
     EIGENVALUES = "eigenvalues"  # of general matrices
     CONVOLUTION = "convolution"
+    ALL_REDUCE = "all-reduce"  # of ranks along an axis, as the next ones: sums
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_GATHER = "all-gather"
+    ALL_TO_ALL = "all-to-all"
+    PERMUTE = "permute"
+    PLACE = "place"  # the number of the rank
 
     @property
     def orders(self) -> bool:
@@ -282,9 +288,9 @@ def holding(how: Holds, constants: str | None = None) -> Traits:
     return found if constants is None else found._replace(constants=constants)
 
 
-def collective(how: Across) -> Traits:
+def collective(how: Across, algorithm: Algorithm | None = None) -> Traits:
     """It combines or exchanges the values along a named axis."""
-    return whole(Host.NUMPY)._replace(across=how)
+    return whole(Host.NUMPY, algorithm)._replace(across=how)
 
 
 def calling(host: Host) -> Traits:

@@ -23,7 +23,7 @@ from fgrad.errors import DtypeError, ShapeError, VaryingError
 from fgrad.ir import traits
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.primitive import DISCRETE, NOT_LINEAR, Primitive
-from fgrad.ir.traits import Across
+from fgrad.ir.traits import Across, Algorithm
 from fgrad.ops.elementwise import convert, div, eq, lit, mul, ne, or_, select
 from fgrad.ops.families import NUMBERS, REALS, batch_first, linear, zeros_like
 from fgrad.ops.index import gather
@@ -62,6 +62,7 @@ def _collective(
     items: bool = False,
     shift: int = 0,
     is_linear: bool = True,
+    algorithm: Algorithm | None = None,
 ) -> Primitive:
     """A collective of one operand.
 
@@ -71,7 +72,7 @@ def _collective(
         shift: how many axes more than the operand the result has in front.
     """
     prim = Primitive(
-        name, traits.collective(across), params, linear_in="all" if is_linear else None
+        name, traits.collective(across, algorithm), params, linear_in="all" if is_linear else None
     )
     prim.evaluate(_evaluate(name))
     if is_linear:
@@ -159,7 +160,7 @@ def _sum_along(size: int, x: Value, dim: int | None, **_params: object) -> Lanes
     return (mul(x, lit(x, size)) if dim is None else reduce_sum(x, (dim,))), None
 
 
-psum_p = _collective("psum", Across.SAME, _sum_along)
+psum_p = _collective("psum", Across.SAME, _sum_along, algorithm=Algorithm.ALL_REDUCE)
 
 
 @psum_p.type_rule
@@ -220,7 +221,9 @@ def _gather_along(size: int, x: Value, dim: int | None, **_params: object) -> La
     return batch_first(size, x, dim), None
 
 
-all_gather_p = _collective("all_gather", Across.SAME, _gather_along, shift=1)
+all_gather_p = _collective(
+    "all_gather", Across.SAME, _gather_along, shift=1, algorithm=Algorithm.ALL_GATHER
+)
 
 
 @all_gather_p.type_rule
@@ -238,7 +241,14 @@ def _scatter_along(size: int, x: Value, dim: int | None, **_params: object) -> L
     return _sum_along(size, x, dim)[0], 0
 
 
-psum_scatter_p = _collective("psum_scatter", Across.VARIES, _scatter_along, items=True, shift=-1)
+psum_scatter_p = _collective(
+    "psum_scatter",
+    Across.VARIES,
+    _scatter_along,
+    items=True,
+    shift=-1,
+    algorithm=Algorithm.REDUCE_SCATTER,
+)
 
 
 @psum_scatter_p.type_rule
@@ -263,7 +273,9 @@ def _exchange_along(size: int, x: Value, dim: int | None, **_params: object) -> 
     return permute(x, (1, 0, *range(2, len(x.shape)))), 0
 
 
-all_to_all_p = _collective("all_to_all", Across.VARIES, _exchange_along, items=True)
+all_to_all_p = _collective(
+    "all_to_all", Across.VARIES, _exchange_along, items=True, algorithm=Algorithm.ALL_TO_ALL
+)
 
 
 @all_to_all_p.type_rule
@@ -296,7 +308,9 @@ def _permute_along(
     return concatenate(rows, 0), 0
 
 
-ppermute_p = _collective("ppermute", Across.VARIES, _permute_along, (*PARAMS, "perm"))
+ppermute_p = _collective(
+    "ppermute", Across.VARIES, _permute_along, (*PARAMS, "perm"), algorithm=Algorithm.PERMUTE
+)
 
 
 @ppermute_p.type_rule
@@ -316,7 +330,7 @@ def _(ct: Value, wanted: Sequence[bool], x: Value, *, axis: str, places: int,
 
 # --- axis_index
 
-axis_index_p = Primitive("axis_index", traits.collective(Across.COUNTS), PARAMS)
+axis_index_p = Primitive("axis_index", traits.collective(Across.COUNTS, Algorithm.PLACE), PARAMS)
 axis_index_p.evaluate(_evaluate("axis_index"))
 axis_index_p.refuse("jvp", DISCRETE)
 axis_index_p.refuse("transpose", NOT_LINEAR)

@@ -13,7 +13,6 @@ from fgrad.ops.checked import checked_p as checked
 from fgrad.ops.checked import in_range_p as in_range
 from fgrad.ops.checked import required_p as required
 from fgrad.ops.collectives import all_gather_p as all_gather
-from fgrad.ops.collectives import all_to_all_p as all_to_all
 from fgrad.ops.collectives import axis_index_p as axis_index
 from fgrad.ops.collectives import pmax_p as pmax
 from fgrad.ops.collectives import pmin_p as pmin
@@ -167,7 +166,6 @@ __all__ = [
     "add",
     "add_fits",
     "all_gather",
-    "all_to_all",
     "and_",
     "argmax",
     "argmin",

@@ -75,9 +75,7 @@ def test_extrema_are_gathered() -> None:
     assert_becomes(collectives, before, after)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "wide"), [("f16", "f32"), ("i16", "i32"), ("u16", "i32")]
-)
+@pytest.mark.parametrize(("dtype", "wide"), [("f16", "f32"), ("i16", "i32"), ("u16", "i32")])
 @pytest.mark.parametrize("prim", ["psum", "psum_scatter"])
 def test_sums_of_16_bits_are_rounded_once(dtype: str, wide: str, prim: str) -> None:
     out = "[2,3]" if prim == "psum" else "[3]"

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import ctypes
 
+import numpy as np
+
 from fgrad.base.source import warn_user
 from fgrad.errors import RankWarning
 from fgrad.ir.program import Eqn, Lit
+from fgrad.ir.traits import Algorithm
 from fgrad.lower_cuda.device.driver import driver
 from fgrad.lower_cuda.emit.calls import (
     Address,
@@ -29,7 +32,7 @@ from fgrad.lower_cuda.emit.calls import (
     Stream,
 )
 from fgrad.lower_cuda.library.functions import Functions, UniqueId, functions
-from fgrad.lower_cuda.library.plan import Planner, real_dtype
+from fgrad.lower_cuda.library.plan import Planner
 from fgrad.tracing.ranks import AXES, RankAxis
 
 # ncclDataType_t, ncclRedOp_t
@@ -43,7 +46,7 @@ BYTES, SUM = 0, 0
 def collective_calls(eqn: Eqn, buffers: int) -> Calls:
     """The calls of a collective.  Buffers: the operand, if there is one, and the result."""
     axis = AXES[eqn.params["axis"]]
-    if eqn.prim.name == "axis_index":
+    if eqn.prim.algorithm is Algorithm.PLACE:
         return _index(axis.index)
     x, out = eqn.inputs[0], eqn.outputs[0].aval
     if out.size == 0:
@@ -72,7 +75,7 @@ class _Step:
     """A collective of an operand in memory."""
 
     def __init__(self, eqn: Eqn, axis: RankAxis) -> None:
-        self.name, self.axis, aval = eqn.prim.name, axis, eqn.inputs[0].aval
+        self.algorithm, self.axis, aval = eqn.prim.algorithm, axis, eqn.inputs[0].aval
         self.pairs: tuple[tuple[int, int], ...] = eqn.params.get("perm", ())
         self.size, self.dtype = aval.size, aval.dtype
         self.nbytes = aval.size * aval.dtype.itemsize
@@ -85,18 +88,18 @@ class _Step:
 
     def alone(self) -> None:
         """Along an axis of one place the result is the operand, or zeros."""
-        if self.name == "ppermute" and not self.pairs:
+        if self.algorithm is Algorithm.PERMUTE and not self.pairs:
             self.plan.fill(Address(1), 0, self.nbytes)
         else:
             self.plan.copy(Address(1), Address(0), self.nbytes)
 
     def meet(self) -> None:
         """Call NCCL."""
-        if self.name in ("psum", "psum_scatter"):
+        if self.algorithm in (Algorithm.ALL_REDUCE, Algorithm.REDUCE_SCATTER):
             self._sum()
-        elif self.name == "all_gather":
+        elif self.algorithm is Algorithm.ALL_GATHER:
             self._call("ncclAllGather", Address(0), Address(1), _count(self.nbytes), _int(BYTES))
-        elif self.name == "all_to_all":
+        elif self.algorithm is Algorithm.ALL_TO_ALL:
             self._exchange()
         else:
             self._permute()
@@ -104,9 +107,9 @@ class _Step:
     def _sum(self) -> None:
         count = self.size * (2 if self.dtype.kind == "c" else 1)
         name = "ncclAllReduce"
-        if self.name == "psum_scatter":
+        if self.algorithm is Algorithm.REDUCE_SCATTER:
             name, count = "ncclReduceScatter", count // self.axis.size
-        kind = DATA_TYPES[real_dtype(self.dtype).name]
+        kind = DATA_TYPES[np.zeros((), self.dtype).real.dtype.name]
         self._call(name, Address(0), Address(1), _count(count), _int(kind), _int(SUM))
 
     def _exchange(self) -> None:
