@@ -52,9 +52,8 @@ def main(how: str) -> None:
     wrong: list[str] = []
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        for x in arrays():
-            if x.size > 1000:
-                x = x[..., :100]
+        for x in [*arrays()][:: 1 if how == "nccl" else 5]:
+            x = x[..., :100]
             for name, body in COLLECTIVES.items():
                 wrong += _wrong(name, body, x, mesh, whole, k)
     assert not wrong, "\n".join(wrong)
