@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sources import ROOT
 
 import fgrad
 from fgrad.errors import RandomStateError
@@ -86,3 +91,38 @@ def test_1_10_what_the_card_says_works() -> None:
     keys = fgrad.random.split(fgrad.random.key(0), 3)
     out = fgrad.jit(fgrad.vmap(f))(keys, np.zeros(3))
     assert len(set(out.tolist())) == 3
+
+
+NUMPY = "import numpy as np\ndraw = lambda: "
+FIRST_DRAWS = {
+    "np.random": NUMPY + "np.random.normal()",
+    "np.random, whole blocks": NUMPY + "np.random.rand(312)[0]",
+    "np.random, seeded": NUMPY + "np.random.seed(0) or np.random.rand()",
+    "random, loaded by the function": "def draw():\n    import random\n    return random.random()",
+    "random without np.random": "import random\nown = random.Random(0)\ndraw = lambda: own.random()",
+}
+
+
+@pytest.mark.parametrize("how", FIRST_DRAWS)
+@pytest.mark.parametrize("trace", ["fgrad.jit(f)(1.0)", "fgrad.vmap(f)(fgrad.numpy.ones(2))"])
+def test_the_first_draw_of_a_process_raises(how: str, trace: str, tmp_path: Path) -> None:
+    """NumPy loads `numpy.random` when it is first read, which may be within the function."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"import sys, fgrad\nsys.modules.pop('random', None)\n{FIRST_DRAWS[how]}\n"
+        f"def f(x):\n    return x + draw()\n{trace}\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True)
+    assert "RandomStateError" in done.stderr, done.stderr
+
+
+def test_loading_the_modules_is_no_draw(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, fgrad\nimport numpy as np\nsys.modules.pop('random', None)\n"
+        "def f(x):\n    import random\n    np.random\n    return 2.0 * x\n"
+        "assert fgrad.jit(f)(1.0) == 2.0\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, program], env=env, check=True)

@@ -26,11 +26,14 @@ _MT_BYTES = 2500  # 624 words, and the position among them
 
 def generators() -> tuple[type, ...]:
     """The classes of generators, of the modules that are loaded."""
-    numpy_random, python_random = (sys.modules.get(n) for n in ("numpy.random", "random"))
-    if numpy_random is None:
-        return ()
-    of_python = () if python_random is None else (python_random.Random,)
-    return (numpy_random.Generator, numpy_random.RandomState, *of_python)
+    numpy_random, python_random = _modules()
+    of_numpy = () if numpy_random is None else (numpy_random.Generator, numpy_random.RandomState)
+    return of_numpy if python_random is None else (*of_numpy, python_random.Random)
+
+
+def _modules() -> tuple[Any, Any]:
+    """`numpy.random`, which NumPy loads when it is first read, and `random`; None if not loaded."""
+    return sys.modules.get("numpy.random"), sys.modules.get("random")
 
 
 def _generators_of(fun: object) -> list[tuple[str, object]]:
@@ -51,18 +54,36 @@ class Draws:
     """
 
     def __init__(self, fun: object, world: World | None = None) -> None:
-        numpy_random, python_random = (sys.modules.get(n) for n in ("numpy.random", "random"))
+        numpy_random, python_random = self.modules = _modules()
         found: list[tuple[str, object]] = []
         if python_random is not None:
-            found.append(("random", python_random._inst))  # type: ignore[attr-defined]
+            found.append(("random", python_random._inst))
         if numpy_random is not None:
             found.append(("np.random", numpy_random.mtrand._rand))
+        if found:
             found += _generators_of(fun) if world is None else world.found
         self.states = [(name, x, _state(x)) for name, x in found]
 
+    def _loaded(self) -> list[tuple[str, object, object]]:
+        """The global generators of modules that were loaded meanwhile, and their first states."""
+        found: list[tuple[str, object, object]] = []
+        (numpy_before, python_before), (numpy_random, python_random) = self.modules, _modules()
+        if numpy_random is not None and numpy_before is None:
+            x = numpy_random.mtrand._rand
+            seed = x._bit_generator.seed_seq
+            first = seed and numpy_random.RandomState(numpy_random.MT19937(seed))
+            found.append(("np.random", x, first and _state(first)))
+        if python_random is not None and python_before is None:
+            x = python_random._inst
+            words = x.getstate()[1]
+            first = (3, (*words[:-1], len(words) - 1), None)  # no word was taken
+            found.append(("random", x, _state(x) if x.getstate() == first else first))
+        return found
+
     def check(self, fun: str) -> None:
         """Raise a card if the state of a generator has changed."""
-        for name, x, state in self.states:
+        loaded = [] if self.modules == _modules() else self._loaded()
+        for name, x, state in [*self.states, *loaded]:
             if _state(x) != state:
                 raise RandomStateError(
                     f"{fun} draws random numbers from a generator with a state.",
