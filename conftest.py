@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pkgutil
 
 import pytest
 from _pytest.doctest import DoctestItem
+
+# Modules for libraries that are not there.
+OPTIONAL = ("torch", "jax")
+collect_ignore = [
+    f"fgrad/interop/{name}.py" for name in OPTIONAL if importlib.util.find_spec(name) is None
+]
 
 
 def _is_carried(item: pytest.Item) -> bool:

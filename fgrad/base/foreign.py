@@ -1,11 +1,16 @@
-"""L0. Refuse containers whose arithmetic differs from that of arrays, such as data frames.
+"""L0. Arrays of other libraries become plain arrays; containers with other arithmetic are refused.
 
 pandas and polars skip NaN, align indices, and have another `std`; xarray aligns by names; masked
 arrays leave elements out; `np.matrix` has another product.  What says how it becomes an array, by
-a method `to_numpy`, is none.
+a method `to_numpy`, is none.  Tensors of torch and arrays of JAX are arrays, as `np.asarray` takes
+them: without a copy where that can be.
 """
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -42,3 +47,75 @@ def foreign_container(x: object, what: str) -> UnsupportedTypeError:
         f"{kind.__name__}.",
         (("why", why), *write),
     )
+
+
+def holds_array(x: object) -> bool:
+    """Whether an object of another library can become a plain array."""
+    return hasattr(x, "__array__") or hasattr(x, "__dlpack__")
+
+
+def plain_array(x: object, what: str | Callable[[], str]) -> np.ndarray:
+    """An array of another library as `np.asarray` takes it, or as DLPack gives it.
+
+    Raises:
+        UnsupportedTypeError: the library refuses, as for what is on a device or requires grad; or
+            the object is no plain array.
+    """
+    giver: Any = x
+    try:
+        if not is_foreign(x):
+            return np.asarray(giver) if hasattr(giver, "__array__") else np.from_dlpack(giver)
+    except Exception as error:
+        raise _refused(x, what if isinstance(what, str) else what(), error) from error
+    raise foreign_container(x, what if isinstance(what, str) else what())
+
+
+def native_order(x: Any) -> Any:
+    """An array with the byte order of the machine."""
+    return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
+
+
+def shared_memory(x: object) -> np.ndarray | None:
+    """An array over the memory of one of another library, if that can be written into."""
+    if isinstance(x, np.ndarray) or not hasattr(type(x), "__dlpack__"):
+        return None
+    with contextlib.suppress(Exception):
+        array = plain_array(x, "an array")
+        return array if array.flags.writeable else None
+    return None
+
+
+def _refused(x: object, what: str, error: Exception) -> UnsupportedTypeError:
+    """The card for an array that its library does not give away."""
+    kind: type[object] = type(x)
+    library = kind.__module__.split(".")[0].removesuffix("lib")
+    said = str(error).strip().partition("\n")[0]
+    return UnsupportedTypeError(
+        f"{what[0].upper()}{what[1:]} is a {library} {kind.__name__} that is no plain array.",
+        (
+            ("why", f"{library}: {said}"),
+            *[("write", advice) for advice in _ways(x, library)],
+            ("write", "np.asarray(x)                  once this works, fgrad takes x itself"),
+        ),
+    )
+
+
+def _ways(x: Any, library: str) -> list[str]:
+    """What makes a plain array of it, or a way without one."""
+    if library == "jax":
+        return ["fgrad.interop.jax.as_jax(f)    a function that JAX traces and differentiates"]
+    if library != "torch":
+        return []
+    found = []
+    if x.requires_grad:
+        found.append("fgrad.interop.torch.as_torch(f)   for a gradient by torch's backward()")
+    parts = {
+        ".detach()": x.requires_grad,
+        ".to_dense()": x.is_sparse,
+        ".cpu()": not x.is_cpu,
+        ".float()": str(x.dtype) == "torch.bfloat16",
+        ".resolve_conj()": x.is_conj(),
+        ".resolve_neg()": x.is_neg(),
+    }
+    calls = "".join([call for call, needed in parts.items() if needed])
+    return [*found, f"x{calls}.numpy()"] if calls else found

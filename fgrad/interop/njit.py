@@ -23,12 +23,10 @@ from numba.np.numpy_support import from_dtype
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.program import Callback, raise_if_stopped
-from fgrad.compile.jit.call import executable_of
 from fgrad.compile.jit.entries import Entry
-from fgrad.compile.jit.jitted import Jitted, jit
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.llvm.interrupts import SIGNALS
-from fgrad.errors import ArgumentError
+from fgrad.interop.native import native_form
 from fgrad.ir.aval import Aval
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.vjp import custom_vjp
@@ -73,40 +71,13 @@ def as_njit(f: Callable[..., Any], *args: Any) -> Any:
         >>> newton(1.0)
         0.6931471805599453
     """
-    jitted = f if isinstance(f, Jitted) else jit(f)
-    assert isinstance(jitted, Jitted)
-    entry = jitted.entry_of(args, {})
-    _check(entry, jitted)
-    executable = executable_of(entry.whole())
+    entry, executable, _ = native_form(f, args, "Numba")
     call = Wrapper(entry, executable)
     scope = call.scope()
     exec(call.text(), scope)
     signatures = [call.signature(layout) for layout in "CA"]
     _KEPT.append(executable)
     return numba.njit(list(dict.fromkeys(signatures)))(scope["call"])
-
-
-def _check(entry: Entry, jitted: Jitted) -> None:
-    """Refuse what a call without Python cannot do."""
-    found = ""
-    effects = entry.effects
-    if effects is not None and (effects.writes or effects.stores or effects.contiguous):
-        found = "writes into its arguments"
-    elif entry.captured:
-        found = "reads arrays or numbers from outside that may change"
-    elif not entry.single and not _is_flat(entry.out_tree):
-        found = "returns a container in a container"
-    if found:
-        raise ArgumentError(
-            f"{jitted} {found}, which a function for Numba cannot do.",
-            (("write", "its arrays as arguments, and its results as a tuple of arrays"),),
-        )
-
-
-def _is_flat(treedef: tree.TreeDef) -> bool:
-    """Whether a result is a tuple or list of arrays."""
-    count = len(tree.leaves(tree.unflatten(treedef, [0] * treedef.num_leaves)))
-    return treedef in (tree.structure((0,) * count), tree.structure([0] * count))
 
 
 class Wrapper(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.base.foreign import refuse_foreign
+from fgrad.base.foreign import plain_array, refuse_foreign
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.promote import (
     convert,
@@ -40,6 +40,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops.families import bound_by
 from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.fastpath import bind_one
+from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.tables import numpy_functions
 from fgrad.transforms.core.wrap import is_weak
 from fgrad.typing import ArrayLike
@@ -77,6 +78,16 @@ def python_integer(x: ArrayLike) -> Any:
     return int(x) if isinstance(x, bool) else x
 
 
+def _plain(x: Any) -> Any:
+    """An operand of another library as an array, if it is one: what exports its memory by DLPack.
+    What has units, names or a mask has operators of its own."""
+    if isinstance(x, _OPERANDS):
+        return x
+    refuse_foreign(x, "an operand")
+    is_plain = hasattr(x, "__dlpack__") and not isinstance(x, OnDevice)
+    return plain_array(x, "an operand") if is_plain else NotImplemented
+
+
 def _operator(
     general: Function, counts: bool, second: Function | None = None, fits: Function | None = None
 ) -> Function:
@@ -86,8 +97,9 @@ def _operator(
 
     def operator(x: ArrayLike, y: ArrayLike) -> Value:
         if not isinstance(x, _OPERANDS) or not isinstance(y, _OPERANDS):
-            refuse_foreign(y, "an operand")
-            return NotImplemented
+            x, y = _plain(x), _plain(y)
+            if x is NotImplemented or y is NotImplemented:
+                return NotImplemented
         if is_weak(x) and is_weak(y):
             if counts:
                 x, y = python_integer(x), python_integer(y)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.base.foreign import refuse_foreign
+from fgrad.base.foreign import holds_array, plain_array, refuse_foreign
 from fgrad.base.source import here, resolve
 from fgrad.errors import (
     ArgumentError,
@@ -76,8 +76,7 @@ def as_operand(x: Any) -> Value:
     if not isinstance(x, _PLAIN):
         if isinstance(x, OnDevice):
             return x if innermost() is None else lift(x)
-        refuse_foreign(x, "an operand")
-        x = np.asarray(x)
+        x = plain_array(x, "an operand") if holds_array(x) else np.asarray(x)
     array: Any = x
     if type(x) is not np.ndarray and isinstance(x, np.ndarray):
         refuse_foreign(x, "an operand")

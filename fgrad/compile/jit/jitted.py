@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from fgrad import tree
-from fgrad.base.foreign import foreign_container, is_foreign
+from fgrad.base.foreign import holds_array, is_foreign, native_order, plain_array, refuse_foreign
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.lazy_import import lazy_module
@@ -360,17 +360,17 @@ class Jitted(NativeCallable):
             if type(x) is int and not -(2**63) <= x < 2**63:
                 raise unsupported(self._name, x, self._names(signature)[position])
             return x
-        array = x if isinstance(x, np.ndarray | np.generic) else None
-        if array is None and hasattr(x, "__array__") and not is_foreign(x):
-            array = np.asarray(x)
+
+        def what() -> str:
+            return f"the argument {self._names(signature)[position]} of {self._name}"
+
+        given = isinstance(x, np.ndarray | np.generic)
+        array = x if given else plain_array(x, what) if holds_array(x) else None
         if array is not None:
-            if isinstance(array, np.ndarray) and not array.dtype.isnative:
-                array = array.astype(array.dtype.newbyteorder("="))
+            array = native_order(array)
             if array.dtype.name in DTYPE_NAMES and not is_foreign(array):
                 return array
-        if is_foreign(x):
-            path = self._names(signature)[position]
-            raise foreign_container(x, f"the argument {path} of {self._name}")
+        refuse_foreign(x, what())
         raise unsupported(self._name, x, self._names(signature)[position])
 
     def _names(self, signature: Signature) -> list[str]:

@@ -28,6 +28,7 @@ import numpy as np
 
 from fgrad.base.closures import contents
 from fgrad.base.containers import Contents
+from fgrad.base.foreign import shared_memory
 from fgrad.base.kinds import (
     is_any,
     is_array,
@@ -183,8 +184,9 @@ class _Walk:
         self.open = self.open or not (is_any(x, _FUNCTIONS) or is_wrapper(x))
         self.link(id(x))
         self.parent = id(x)
-        if is_array(x):
-            self.watches.array(x, path)
+        array = x if is_array(x) else shared_memory(x)
+        if array is not None:
+            self.watches.array(array, path)
         else:
             key = (id(x), tuple([(n, id(v)) for n, v in bound.items()]) if bound else ())
             if (key, self.open) not in self.seen:
@@ -255,7 +257,7 @@ class _Walk:
             elif not self.counted:
                 self.see(x, path)
         else:
-            if is_array(x):
+            if is_array(x) or shared_memory(x) is not None:
                 self.see(x, path)  # a part of it, or a method
             else:
                 self.link(id(x))

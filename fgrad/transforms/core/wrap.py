@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 
 from fgrad import tree
-from fgrad.base.foreign import refuse_foreign
+from fgrad.base.foreign import holds_array, native_order, plain_array, refuse_foreign
 from fgrad.base.kinds import is_any, is_array, is_scalar, is_tuple_like
 from fgrad.base.pickling import Transformed, label_of
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
@@ -50,14 +50,12 @@ def as_value(x: object, what: str = "an argument") -> PyTree:
     else:
         if isinstance(x, OnDevice):
             return lift(x)
-        if not hasattr(x, "__array__"):
+        if not holds_array(x):
             raise unsupported_type(x, what)
-        refuse_foreign(x, what)
-        array = np.asarray(x)
+        array = plain_array(x, what)
     if not is_numeric(array.dtype):
         raise unsupported_type(array, what)
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
+    array = native_order(array)
     if type(array) is not np.ndarray and is_array(array):
         refuse_foreign(array, what)
         return np.asarray(array)
@@ -127,7 +125,7 @@ def argument_names(
     except (TypeError, ValueError):
         parameters = []
     heads = [*parameters, *[f"args[{k}]" for k in range(len(parameters), len(args))]]
-    parts = [*zip(heads, args, strict=False), *(kwargs or {}).items()]
+    parts = [*zip(heads, args, strict=False), *sorted((kwargs or {}).items())]
     return [head + path for head, x in parts for path in tree.paths(x)]
 
 
