@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from fgrad.errors import UnsupportedTypeError
+from fgrad.typing import PyTree
 
 
 def is_foreign(x: object) -> bool:
@@ -61,7 +61,7 @@ def plain_array(x: object, what: str | Callable[[], str]) -> np.ndarray:
         UnsupportedTypeError: the library refuses, as for what is on a device or requires grad; or
             the object is no plain array.
     """
-    giver: Any = x
+    giver: PyTree = x
     try:
         if not is_foreign(x):
             return np.asarray(giver) if hasattr(giver, "__array__") else np.from_dlpack(giver)
@@ -70,7 +70,7 @@ def plain_array(x: object, what: str | Callable[[], str]) -> np.ndarray:
     raise foreign_container(x, what if isinstance(what, str) else what())
 
 
-def native_order(x: Any) -> Any:
+def native_order(x: PyTree) -> PyTree:
     """An array with the byte order of the machine."""
     return x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
 
@@ -100,7 +100,7 @@ def _refused(x: object, what: str, error: Exception) -> UnsupportedTypeError:
     )
 
 
-def _ways(x: Any, library: str) -> list[str]:
+def _ways(x: PyTree, library: str) -> list[str]:
     """What makes a plain array of it, or a way without one."""
     if library == "jax":
         return ["fgrad.interop.jax.as_jax(f)    a function that JAX traces and differentiates"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy import LowLevelCallable
@@ -85,9 +84,9 @@ class CFunction:
         return f"<C function {self.signature} at {self.address:#x}>"
 
     @property
-    def pointer(self) -> Any:
+    def pointer(self) -> PyTree:
         """The function for ctypes, which can be called."""
-        made: Any = ctypes.CFUNCTYPE(*self._types)(self.address)
+        made: PyTree = ctypes.CFUNCTYPE(*self._types)(self.address)
         made.kept = self
         return made
 
@@ -214,7 +213,7 @@ class _Text(NamedTuple):
     """
 
     form: Form
-    executable: Any
+    executable: PyTree
     lengths: tuple[int, ...]
 
     def emit(self, symbol: str) -> tuple[str, set[str]]:

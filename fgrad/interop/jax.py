@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from fgrad.transforms.core.shapes import ShapeDtype, eval_shape
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import PyTree, Shape
 
-jax: Any = importlib.import_module("jax")
+jax: PyTree = importlib.import_module("jax")
 __all__ = ["as_jax"]
 
 

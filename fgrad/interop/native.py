@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
@@ -18,7 +17,7 @@ class NativeForm(NamedTuple):
     """A function compiled for one type of arguments; `executable` holds its table of steps."""
 
     entry: Entry
-    executable: Any
+    executable: PyTree
     name: str
 
 

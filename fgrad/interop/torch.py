@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from fgrad.typing import PyTree
 
 __all__ = ["as_torch"]
 
-torch: Any = importlib.import_module("torch")
+torch: PyTree = importlib.import_module("torch")
 ml_dtypes = lazy_module("ml_dtypes")  # of tensors of bfloat16 alone
 
 
@@ -145,7 +144,7 @@ class Operation(torch.autograd.Function):
         return call.run(operands)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[PyTree, ...]) -> None:
+    def setup_context(ctx: PyTree, inputs: tuple[PyTree, ...], output: tuple[PyTree, ...]) -> None:
         """Keep the operands for the derivatives."""
         ctx.call, *operands = inputs
         ctx.others = [None if isinstance(x, torch.Tensor) else x for x in operands]
@@ -157,7 +156,7 @@ class Operation(torch.autograd.Function):
         ctx.mark_non_differentiable(*[y for y, is_kept in kept if not is_kept])
 
     @staticmethod
-    def backward(ctx: Any, *cts: PyTree) -> tuple[PyTree, ...]:
+    def backward(ctx: PyTree, *cts: PyTree) -> tuple[PyTree, ...]:
         """The cotangents of the operands, which can be differentiated if torch asks for it."""
         operands = _operands(ctx)  # which raises if one was written into
         places = tuple([k for k, needed in enumerate(ctx.needs_input_grad[1:]) if needed])
@@ -173,7 +172,7 @@ class Operation(torch.autograd.Function):
         return None, *[of_place.get(k) for k in range(len(operands))]
 
     @staticmethod
-    def jvp(ctx: Any, _call: None, *tangents: PyTree) -> tuple[PyTree, ...]:
+    def jvp(ctx: PyTree, _call: None, *tangents: PyTree) -> tuple[PyTree, ...]:
         """The tangents of the results."""
         operands = _operands(ctx)
         places = tuple([k for k, t in enumerate(tangents) if t is not None])
@@ -182,7 +181,7 @@ class Operation(torch.autograd.Function):
         return tuple([next(found) if is_kept else None for is_kept in ctx.floats])
 
     @staticmethod
-    def vmap(_info: Any, in_dims: Any, call: Call, *operands: PyTree) -> Any:
+    def vmap(_info: PyTree, in_dims: PyTree, call: Call, *operands: PyTree) -> PyTree:
         """The results of batches."""
         mapped = Call(call.bridge.mapped(tuple(in_dims[1:])), call.keeps)
         outs = Operation.apply(mapped, *operands)
@@ -190,7 +189,7 @@ class Operation(torch.autograd.Function):
         return outs, (0,) * len(outs)
 
 
-def _operands(ctx: Any) -> list[PyTree]:
+def _operands(ctx: PyTree) -> list[PyTree]:
     """The operands of a call."""
     tensors = iter(ctx.saved_tensors)
     return [next(tensors) if x is None else x for x in ctx.others]

@@ -43,7 +43,7 @@ from fgrad.tracing.fastpath import bind_one
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.tables import numpy_functions
 from fgrad.transforms.core.wrap import is_weak
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, PyTree
 
 Function: TypeAlias = Callable[..., Value]
 
@@ -78,7 +78,7 @@ def python_integer(x: ArrayLike) -> Any:
     return int(x) if isinstance(x, bool) else x
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: PyTree) -> PyTree:
     """An operand of another library as an array, if it is one: what exports its memory by DLPack.
     What has units, names or a mask has operators of its own."""
     if isinstance(x, _OPERANDS):
