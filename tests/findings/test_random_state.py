@@ -99,18 +99,18 @@ FIRST_DRAWS = {
     "np.random, whole blocks": NUMPY + "np.random.rand(312)[0]",
     "np.random, seeded": NUMPY + "np.random.seed(0) or np.random.rand()",
     "random, loaded by the function": "def draw():\n    import random\n    return random.random()",
-    "random without np.random": "import random\nown = random.Random(0)\ndraw = lambda: own.random()",
+    "random without np.random": "import random\nr = random.Random(0)\ndraw = lambda: r.random()",
 }
 
 
 @pytest.mark.parametrize("how", FIRST_DRAWS)
-@pytest.mark.parametrize("trace", ["fgrad.jit(f)(1.0)", "fgrad.vmap(f)(fgrad.numpy.ones(2))"])
+@pytest.mark.parametrize("trace", ["jit(f)(1.0)", "vmap(f)(fgrad.numpy.ones(2))"])
 def test_the_first_draw_of_a_process_raises(how: str, trace: str, tmp_path: Path) -> None:
     """NumPy loads `numpy.random` when it is first read, which may be within the function."""
     program = tmp_path / "program.py"
     program.write_text(
         f"import sys, fgrad\nsys.modules.pop('random', None)\n{FIRST_DRAWS[how]}\n"
-        f"def f(x):\n    return x + draw()\n{trace}\n"
+        f"def f(x):\n    return x + draw()\nfgrad.{trace}\n"
     )
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True)
