@@ -165,6 +165,66 @@ def _forces(x: Any, m: Any) -> Any:
     return g
 
 
+# --- sums of segments
+
+
+SEGMENTS = 1000
+ITEMS = 1_000_000
+
+
+def _added(xp: Any, api: Any, way: str) -> Callable[[Any, Any], Any]:
+    """The sums of the items of each segment, as one writes them with a library."""
+
+    def by_writes(x: Any, segments: Any) -> Any:
+        if xp is not np:
+            return xp.zeros(SEGMENTS).at[segments].add(x)
+        out = np.zeros(SEGMENTS)
+        np.add.at(out, segments, x)
+        return out
+
+    def by_counts(x: Any, segments: Any) -> Any:
+        return (fgrad.numpy if xp is np else xp).bincount(segments, x, length=SEGMENTS)
+
+    def by_segments(x: Any, segments: Any) -> Any:
+        segment_sum = api.lax.segment_sum if xp is np else api.ops.segment_sum
+        return segment_sum(x, segments, SEGMENTS)
+
+    return {"add.at": by_writes, "bincount": by_counts, "segment_sum": by_segments}[way]
+
+
+def _segments(way: str, gradient: bool) -> dict[str, Call]:
+    """A million numbers into a thousand places; the gradient of the squares of the sums."""
+
+    def make(xp: Any, api: Any) -> Callable[..., Any]:
+        sums = _added(xp, api, way)
+        return api.grad(lambda x, s: xp.sum(sums(x, s) ** 2)) if gradient else sums
+
+    x, places = rng().normal(size=ITEMS), rng().integers(0, SEGMENTS, ITEMS)
+    found = both(make, x, places)
+    if has("numba"):
+        numba = importlib.import_module("numba")
+        loops = numba.njit(fastmath=True)(_pulled_sums if gradient else _sums)
+        found["Numba"] = lambda: loops(x, places)
+    return found
+
+
+def _sums(x: Any, places: Any) -> Any:
+    out = np.zeros(SEGMENTS)
+    for i in range(len(places)):
+        out[places[i]] += x[i]
+    return out
+
+
+def _pulled_sums(x: Any, places: Any) -> Any:
+    out = np.zeros(SEGMENTS)
+    for i in range(len(places)):
+        out[places[i]] += x[i]
+    g = np.empty_like(x)
+    for i in range(len(places)):
+        g[i] = 2.0 * out[places[i]]
+    return g
+
+
 # --- all
 
 
@@ -189,6 +249,11 @@ ROWS: Mapping[str, tuple[Callable[[], dict[str, Call]], str]] = {
     "50 times z*abs(z) + 0.1": (lambda: _complex(lambda xp, z: z * xp.abs(z) + 0.1), "12 of JAX"),
     "potential of 300 bodies, gradient": (lambda: _pairs(300), "1.4 of Numba"),
     "potential of 1,000 bodies, gradient": (lambda: _pairs(1000), "2.9 of Numba"),
+    "segments, np.add.at": (lambda: _segments("add.at", False), "1.4 of Numba"),
+    "segments, np.add.at, gradient": (lambda: _segments("add.at", True), "1.4 of Numba"),
+    "segments, bincount": (lambda: _segments("bincount", False), "1.6 of Numba"),
+    "segments, lax.segment_sum": (lambda: _segments("segment_sum", False), "3.5 of Numba"),
+    "segments, lax.segment_sum, gradient": (lambda: _segments("segment_sum", True), "1.2 of Numba"),
 }
 
 

@@ -25,6 +25,7 @@ from fgrad.numpy.at_indexing import IndexedElements, at, fill_of
 from fgrad.numpy.promote import as_array, convert, user_line
 from fgrad.ops import elementwise as ew
 from fgrad.ops.index import gather as gather_elements
+from fgrad.ops.index import scatter as scatter_elements
 from fgrad.trace import Value, concrete
 from fgrad.typing import ArrayLike, PyTree
 
@@ -367,8 +368,7 @@ def _segment(
             )
         count = _count(name, ids) if num_segments is None else int(num_segments)
         start = np.full((count, *x.shape[len(ids.shape) :]), neutral(x.dtype), x.dtype)
-        places = np.where(ids < 0, count, ids) if ids.dtype.kind == "i" else ids
-        return at(start)[places].combined(x, how, "drop")
+        return scatter_elements(start, [convert(ids, INT64)], x, (0,), how)
 
     segment_as.__name__ = segment_as.__qualname__ = name
     segment_as.__doc__ = f"""The {what} of the data of each segment.

@@ -349,7 +349,8 @@ def _unrolled(loop: Loop, around: str) -> Loop:
         copies = trips
     else:
         cycles = sum([weight(x) for x in loop.body])
-        copies = 4 if loop.kind == "reduce" and cycles <= 12 else 1  # to hide latency of updates
+        short = (loop.kind == "reduce" or _adds_up(loop)) and cycles <= 12
+        copies = 4 if short else 1  # to hide latency of updates
     return loop._replace(unroll=copies if copies <= max(trips, 1) else 1)
 
 

@@ -391,14 +391,23 @@ def _scalar_store(
     frame: Frame, pointer: str, dtype: np.dtype, value: Value, predicate: Value | None, mode: str
 ) -> None:
     function, kind = frame.function, memory_type(dtype)
-    text = value.text
-    if predicate:
+    text, after = value.text, ""
+    if predicate and mode != "set":
+        # What is read waits for all addresses that were written before: a test that is foreseen
+        # leaves them known early, a selection between two would not.
+        inside, after = function.fresh("inside")[1:], function.fresh("after")[1:]
+        function.line(f"br i1 {predicate.text}, label %{inside}, label %{after}")
+        function.label(inside)
+    elif predicate:
         pointer = function.emit(f"select i1 {predicate.text}, ptr {pointer}, ptr {SPARE}")
     if mode != "set":
         raw = function.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
         text = frame.combine(mode, 1, _from_memory(frame, raw, dtype, 1), text, dtype)
     text = _to_memory(frame, text, dtype, 1)
     function.line(f"store {kind} {text}, ptr {pointer}, align {dtype.itemsize}")
+    if after:
+        function.line(f"br label %{after}")
+        function.label(after)
 
 
 def _vector_store(
