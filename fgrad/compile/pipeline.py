@@ -2,7 +2,7 @@
 
 Program -> Program   inline dce cse collectives legalize_bfloat16 legalize_complex fold simplify
                      ranges factor_contractions canonical_conv canonical_dot cse dce invariants
-                     components regions; and three of the backend, see `Backend`
+                     ahead components regions; and three of the backend, see `Backend`
 Program -> groups    fuse, and the backend's join
 groups -> steps      lower update_in_place parameterize_constants split_steps schedule loop_fission
                      control
@@ -28,6 +28,7 @@ from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import print_kernel
 from fgrad.compile.llvm.runtime import spent
+from fgrad.compile.loops.ahead import compute_ahead
 from fgrad.compile.loops.bodies import compile_bodies
 from fgrad.compile.loops.components import split_components
 from fgrad.compile.loops.invariants import hoist_invariants
@@ -192,6 +193,8 @@ def _simplified(
     # What loops need in every step is computed by the kernels before them.
     program = log.checked("invariants", hoist_invariants, program)
     if backend.threads:
+        # Powers and logarithms of what loops walk along are computed by lanes.
+        program = log.checked("ahead", compute_ahead, program)
         # Sums over pairs of short vectors run along rows, for `fuse` to join them.
         program = log.checked("components", split_components, program)
         # Small bodies of long batches are kernels as they stand.

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fgrad.compile.loops.ahead import compute_ahead
 from fgrad.compile.loops.components import split_components
 from fgrad.compile.loops.invariants import hoist_invariants
 from fgrad.compile.loops.regions import gather_regions
@@ -48,6 +49,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "canonical_conv": canonical_conv,
     "canonical_dot": canonical_dot,
     "invariants": hoist_invariants,
+    "ahead": compute_ahead,
     "components": split_components,
     "regions": gather_regions,
 }
