@@ -225,6 +225,7 @@ def _part(x: Ragged, index: slice) -> Ragged:
 
 def _element(x: Ragged, index: Any) -> Any:
     """`x[i]` of a slice."""
+    index = strong(index) if isinstance(index, Tracer) else index
     place = np.where(np.less(index, 0), index + x.count, index)
     inside = np.logical_and(place >= 0, place < x.count)
     error = located(IndexError("index out of bounds of a slice"))

@@ -175,9 +175,11 @@ class Primitive:
         # reorders(values, params): whether a result of operands in C order is not (tracing/layouts)
         # makes_order: whether the result lies in C order whatever the operands do
         # effect: whether it does more than compute, so that it runs once, in order, used or not
+        # checks: whether it raises for some values, so that it runs, used or not
         self.save: Rule | None = None
         self.linearizes = False
         self.effect = False
+        self.checks = False
         self.composition: Rule | None = None
         self.pullback: Rule | None = None
         self.selects = False

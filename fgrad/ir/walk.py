@@ -92,6 +92,24 @@ def is_ordered(eqn: Eqn) -> bool:
     return has_effect(eqn) or communicates(eqn)
 
 
+def may_raise(eqn: Eqn) -> bool:
+    """Whether an equation checks values when it runs: it, or one of a program in its parameters."""
+    if eqn.prim.checks:
+        return True
+    return any([has_checks(held) for held in programs_in(eqn.params)]) if eqn.params else False
+
+
+def has_checks(program: Program) -> bool:
+    """Whether a program, or one in it, checks values when it runs."""
+    return program.derived("has checks", lambda: any([may_raise(eqn) for eqn in program.eqns]))
+
+
+def must_run(eqn: Eqn) -> bool:
+    """Whether an equation stays, whoever reads it: for what it does, or for the error that it may
+    raise, for which no order is kept."""
+    return is_ordered(eqn) or may_raise(eqn)
+
+
 def calls_back(eqn: Eqn) -> bool:
     """Whether an equation, or one of a program in its parameters, calls Python for what it does."""
     if eqn.prim.effect and eqn.prim.host is Host.CALLBACK:

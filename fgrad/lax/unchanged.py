@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.jit.call import call_p
 from fgrad.ir.program import Atom, Program, Var
-from fgrad.ir.walk import has_effect
+from fgrad.ir.walk import must_run
 from fgrad.lax.bodies import Body
 from fgrad.ops.control import switch
 from fgrad.trace import Tracer, Value
@@ -87,7 +87,7 @@ def chosen(index: Value, branches: Sequence[Program], operands: Sequence[Value])
     """The results of the branch that is chosen; what all of them pass on is no result of it."""
     passed = [_place(branches, k, operands) for k in range(len(branches[0].outputs))]
     kept = tuple([k for k, place in enumerate(passed) if place is None])
-    acts = any([has_effect(eqn) for b in branches for eqn in b.eqns])
+    acts = any([must_run(eqn) for b in branches for eqn in b.eqns])
     if len(kept) == len(passed) or (acts and not kept):
         return list(switch(index, branches, operands))
     found = iter(switch(index, [_only(b, kept) for b in branches], operands))

@@ -4,7 +4,8 @@ checked(x, passed, text_of(ZERO_DIVISOR, line))     divisors: ZeroDivisionError
 in_range(n, 0, None, text_of(NEGATIVE_POWER))       exponents of integers: ValueError
 require(passed, text_of(AssertionError("x > 0")))   what the user asserts, or raises
 
-The first two count where their result is used; `require` has none, and is never left out.
+None of them is left out because nobody reads its result, see `must_run` of `ir/walk.py`.  The first
+two run when their operand is known; `require`, which has none, keeps its place among other effects.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ from fgrad.errors import BoundsError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
-from fgrad.ir.program import Eqn, Program
 from fgrad.ir.traits import Host, Rounding
-from fgrad.ir.walk import programs_in
 from fgrad.ops.families import BROADCAST, finish_elementwise, same_dtype
 from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.capturing import not_recorded
@@ -71,8 +70,9 @@ checked_p = Primitive(
     "checked",
     traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY),
     ("error",),
-    reads=((1,), ()),
+    reads=((), ()),
 )
+checked_p.checks = True
 
 
 def located(error: Exception, where: str = "") -> str:
@@ -150,8 +150,8 @@ def _(x: Aval, passed: Aval, error: str) -> Aval:
     return x.strong()
 
 
-def _map(t: Value, _x: object, passed: Value, _out: object, error: str) -> Value:
-    return bind(checked_p, t, passed, error=error)  # a derivative runs without the value, and fails
+def _map(t: Value, _x: object, _passed: object, _out: object, error: str) -> Value:
+    return t
 
 
 finish_elementwise(checked_p, (_map, None))
@@ -162,6 +162,7 @@ in_range_p = Primitive(
     traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY),
     ("low", "high", "error"),
 )
+in_range_p.checks = True
 
 
 @in_range_p.evaluate
@@ -183,6 +184,7 @@ required_p = Primitive(
     "required", traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY), ("error",)
 )
 required_p.effect = True
+required_p.checks = True
 
 
 @required_p.evaluate
@@ -238,13 +240,3 @@ def in_range_of(x: Tracer, dtype: np.dtype) -> Value:
     out: Any = in_range(x, int(limits.min), int(limits.max), text_of(overflow(dtype)))
     out.weak = True
     return out
-
-
-def has_checks(program: Program) -> bool:
-    """Whether a program, or one in it, checks values when it runs."""
-    return program.derived("has checks", lambda: any(map(_is_or_has_check, program.eqns)))
-
-
-def _is_or_has_check(eqn: Eqn) -> bool:
-    found = eqn.prim in (checked_p, in_range_p, required_p)
-    return found or any(map(has_checks, programs_in(eqn.params)))

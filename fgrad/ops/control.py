@@ -18,9 +18,9 @@ from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Opaque, Primitive
-from fgrad.ir.program import Lit, Program
+from fgrad.ir.program import Lit, Program, Var
 from fgrad.ir.traits import Holds
-from fgrad.ir.walk import has_effect
+from fgrad.ir.walk import must_run
 from fgrad.ops.loop_to_python import WORTH, is_worth, scan_loop, while_loops
 from fgrad.trace import Value, bind, run
 from fgrad.tracing.device_tracing import follows
@@ -62,10 +62,26 @@ def scan(
     xs: Sequence[Value],
 ) -> tuple[Value, ...]:
     """Apply `body` `length` times: the last carry, then each y stacked along a new first axis."""
+    if not body.outputs:
+        if any(map(must_run, body.eqns)):
+            scan(_with_result(body, len(consts)), length, reverse, consts, [INT64.type(0)], xs)
+        return ()
     return bind(
         scan_p, *consts, *carry, *xs,
         body=body, length=length, reverse=reverse, n_consts=len(consts), n_carry=len(carry),
     )  # fmt: skip
+
+
+def _with_result(body: Program, n_consts: int) -> Program:
+    """The body of a loop that runs for what it checks alone, with a carry: compiled steps have
+    results."""
+
+    def make() -> Program:
+        kept = Var(Aval((), INT64))
+        inputs = (*body.inputs[:n_consts], kept, *body.inputs[n_consts:])
+        return body.replace(inputs=inputs, outputs=(kept,))
+
+    return body.derived(("with a result", n_consts), make)
 
 
 def while_loop(
@@ -91,7 +107,7 @@ def switch(
 ) -> tuple[Value, ...]:
     """The outputs of the program whose number is `index` (int64), clamped to the valid ones."""
     if not branches[0].outputs:
-        if any([has_effect(eqn) for b in branches for eqn in b.eqns]):
+        if any([must_run(eqn) for b in branches for eqn in b.eqns]):
             nothing = (Lit(INT64.type(0)),)  # compiled steps have results
             switch(index, [b.replace(outputs=nothing) for b in branches], operands)
         return ()

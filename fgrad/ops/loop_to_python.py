@@ -20,7 +20,7 @@ import numpy as np
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import has_effect
+from fgrad.ir.walk import must_run
 from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
 from fgrad.ops.index import gather_p, scatter_p
@@ -119,7 +119,7 @@ def _parts(program: Program, fixed: set[Var]) -> tuple[list[Eqn], list[Eqn]]:
     once: list[Eqn] = []
     each: list[Eqn] = []
     for eqn in program.eqns:
-        if all([type(a) is Lit or a in fixed for a in eqn.inputs]) and not has_effect(eqn):
+        if all([type(a) is Lit or a in fixed for a in eqn.inputs]) and not must_run(eqn):
             once.append(eqn)
             fixed.update(eqn.outputs)
         else:

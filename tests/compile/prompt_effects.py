@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from prompt_programs import Case, X, calls
+from prompt_programs import Case, X, calls, compiles
 
 import fgrad
 
@@ -201,7 +201,7 @@ def handlers() -> Iterator[Any]:
     yield from calls(loss, 0.0)
 
 
-@keeps
+@compiles
 def errors_of_what_is_not_read() -> Iterator[Any]:
     def unused(x: Any, y: Any) -> Any:
         z = 1.0 / y  # noqa: F841

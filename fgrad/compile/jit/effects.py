@@ -26,7 +26,7 @@ from fgrad.compile.jit.call import call
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Atom, Program, Var
-from fgrad.ir.walk import subprograms
+from fgrad.ir.walk import must_run, subprograms
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.assign import keep_memory, root_of, writes_of
 from fgrad.tracing.layouts import note_taken
@@ -45,12 +45,12 @@ from fgrad.transforms.core.arguments import (
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
-    from fgrad.compile.passes import dce
     from fgrad.compile.tasks.plan import Donation
+    from fgrad.transforms.control import common
     from fgrad.transforms.custom import callback
 else:
     callback = lazy_module("fgrad.transforms.custom.callback")
-    dce = lazy_module("fgrad.compile.passes.dce")
+    common = lazy_module("fgrad.transforms.control.common")
 
 CONSTANTS = (*PYTHON_SCALARS, np.generic, str, bytes, type(None))  # stored as they are
 
@@ -284,7 +284,9 @@ def split_writes(
     first = len(program.outputs) - len(effects.writes)
     outs: list[Value | None] = [None] * len(program.outputs)
     together = list(range(first))
-    for k in range(first, len(program.outputs)):
+    if not together and any(map(must_run, program.eqns)):
+        together = list(range(len(program.outputs)))  # what no value is computed from runs too
+    for k in range(len(together), len(program.outputs)):
         needed = needs(program, k)
         if traced <= needed:
             together.append(k)
@@ -315,7 +317,7 @@ def _part(program: Program, output: int, needed: set[Atom]) -> tuple[Program, li
 
     def cut() -> tuple[Program, list[int]]:
         inputs = [i for i, v in enumerate(program.inputs) if v in needed]
-        part = dce.dce(program.replace(outputs=(program.outputs[output],)))
-        return part.replace(inputs=tuple([program.inputs[i] for i in inputs])), inputs
+        taken = tuple([program.inputs[i] for i in inputs])
+        return common.restricted(program, taken, (program.outputs[output],)), inputs
 
     return program.derived(("part", output), cut)

@@ -487,8 +487,10 @@ def _lane_while(cond: Program, body: Program, n: int, n_body: int) -> LaneWhile 
             return None
         kept.append(chosen)
     bare = [_without_choice(atom, go, defined) for atom in kept]
+    made = {v for e in tested for v in e.outputs}
+    before = tuple([e for e in merged.eqns if not made.isdisjoint(e.outputs)])
     return LaneWhile(
-        dce(merged.replace(outputs=(go,))),
+        dce(merged.replace(eqns=before, outputs=(go,))),
         dce(merged.replace(outputs=tuple(kept))),
         dce(merged.replace(outputs=(*kept, *bare))),
     )

@@ -18,7 +18,7 @@ from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Holds
-from fgrad.ir.walk import is_ordered
+from fgrad.ir.walk import is_ordered, may_raise
 from fgrad.ops import primitives as prims
 from fgrad.transforms.control.branch_writes import writes_after_branches
 
@@ -101,7 +101,7 @@ def without_unread(program: Program) -> Program:
     kept: list[Eqn] = []
     for eqn in reversed(program.eqns):
         acts = is_ordered(eqn)
-        if live.isdisjoint(eqn.outputs) and not acts:
+        if live.isdisjoint(eqn.outputs) and not acts and not may_raise(eqn):
             continue
         if eqn.prim.holds is Holds.LOOP and not acts:
             eqn = _pruned(eqn, live)
@@ -121,7 +121,7 @@ def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
     count = p["n_carry"] if scan else len(body.outputs)
     carried = body.inputs[first : first + count]
     tested = _read(cond.eqns, cond.outputs) if cond is not None else set()
-    needed = {k for k, v in enumerate(eqn.outputs) if v in live}
+    needed = {k for k, v in enumerate(eqn.outputs) if v in live} or _smallest(eqn)
     if cond is not None:
         needed |= {k for k, v in enumerate(cond.inputs[p["n_cond"] :]) if v in tested}
     while True:
@@ -154,7 +154,7 @@ def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
 
 def _pruned_branches(eqn: Eqn, live: Collection[Var]) -> Eqn:
     """A switch with the results and operands that are needed."""
-    outs = [k for k, v in enumerate(eqn.outputs) if v in live]
+    outs = sorted({k for k, v in enumerate(eqn.outputs) if v in live} or _smallest(eqn))
     branches = [prepared(b) for b in eqn.params["branches"]]
     if len(outs) < len(eqn.outputs):
         few = [b.replace(outputs=tuple([b.outputs[k] for k in outs])) for b in branches]
@@ -175,10 +175,15 @@ def _pruned_branches(eqn: Eqn, live: Collection[Var]) -> Eqn:
     )
 
 
+def _smallest(eqn: Eqn) -> set[int]:
+    """The result that stays where an equation only checks, as steps have one."""
+    return {min(range(len(eqn.outputs)), key=lambda k: eqn.outputs[k].aval.size)}
+
+
 def _read(eqns: Sequence[Eqn], outputs: Sequence[Atom]) -> set[Atom]:
-    """Everything that some outputs depend on."""
+    """Everything that some outputs, and what may raise, depend on."""
     live: set[Atom] = set(outputs)
     for eqn in reversed(eqns):
-        if not live.isdisjoint(eqn.outputs):
+        if not live.isdisjoint(eqn.outputs) or may_raise(eqn):
             live.update(eqn.inputs)
     return live

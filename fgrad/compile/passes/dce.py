@@ -3,7 +3,7 @@
 Pairs of transpositions that only tell the order of a result (`ir/order.py`) are needed by none.
 
 Requires nothing.  Ensures that each equation has a result that is read later, or an effect, or that
-ranks meet in it.
+ranks meet in it, or that it may raise an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from fgrad.ir.order import without_pairs
 from fgrad.ir.program import Atom, Eqn, Program
-from fgrad.ir.walk import is_ordered
+from fgrad.ir.walk import must_run
 from fgrad.transforms.checkpoint.checkpoint import barrier_p
 
 
@@ -22,7 +22,7 @@ def dce(program: Program) -> Program:
     live: set[Atom] = set(program.outputs)
     kept, same = [], True
     for eqn in reversed(program.eqns):
-        if live.isdisjoint(eqn.outputs) and not is_ordered(eqn):
+        if live.isdisjoint(eqn.outputs) and not must_run(eqn):
             same = False
             continue
         if eqn.prim is barrier_p:

@@ -37,10 +37,11 @@ def fold(program: Program) -> Program:
             eqn = without(eqn, known)
             if not eqn.outputs:
                 continue
-        if not _foldable(eqn, arrays):
+        values = _evaluate(eqn, arrays) if _foldable(eqn, arrays) else None
+        if values is None:
             kept.append(eqn)
             continue
-        for var, value in zip(eqn.outputs, _evaluate(eqn, arrays), strict=True):
+        for var, value in zip(eqn.outputs, values, strict=True):
             if value.ndim == 0:
                 env[var] = Lit(value.dtype.type(value))
             else:
@@ -103,10 +104,16 @@ def _foldable(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> bool:
     return size <= (MOVED if moved else SMALL) and bool(eqn.inputs)
 
 
-def _evaluate(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> list[np.ndarray]:
+def _evaluate(eqn: Eqn, arrays: dict[Var, np.ndarray]) -> list[np.ndarray] | None:
+    """The results; None for a check that fails, which may stand in a branch that is not taken."""
     operands = [arrays[a] if type(a) is Var else a.value for a in eqn.inputs]  # type: ignore[union-attr]
-    with np.errstate(all="ignore"):
-        results = eqn.prim.evaluate_rule(*operands, **eqn.params)
+    try:
+        with np.errstate(all="ignore"):
+            results = eqn.prim.evaluate_rule(*operands, **eqn.params)
+    except Exception:
+        if eqn.prim.checks:
+            return None
+        raise
     outs = results if eqn.prim.multiple else (results,)
     avals: list[Aval] = [v.aval for v in eqn.outputs]
     return [np.asarray(x, aval.dtype) for x, aval in zip(outs, avals, strict=True)]

@@ -20,9 +20,8 @@ from fgrad.compile.passes.increments import MOST_STEPS, Change, increment
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
-from fgrad.ir.walk import programs_in, resolve_atom, resolve_operands
+from fgrad.ir.walk import has_checks, programs_in, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
-from fgrad.ops.checked import has_checks
 from fgrad.ops.counters import counter_step, same_integer
 from fgrad.typing import EqnParams
 

@@ -25,7 +25,6 @@ from fgrad.compile.jit.call import computed, executable_of
 from fgrad.compile.jit.effects import Watched
 from fgrad.compile.jit.native import learn
 from fgrad.compile.prompt.outside import Read, Refused, Twin
-from fgrad.compile.prompt.unread import has_unread_checks
 from fgrad.compile.prompt.warned import hidden_in, run_looking
 from fgrad.errors import FgradError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, aval_of
@@ -195,8 +194,6 @@ class _Call(NamedTuple):
         found: dict[str, PyTree] = {}
         plain = self.plain()
         _check_integers(plain.program)
-        if has_unread_checks(plain.program):
-            raise Refused("it computes what may raise, and nothing reads it")
         hidden = hidden_in(plain.program)
 
         def outputs(

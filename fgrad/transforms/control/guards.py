@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.kinds import is_tuple
 from fgrad.ir.aval import BOOL, Aval
-from fgrad.ir.program import Eqn, Lit, Program, Var
-from fgrad.ir.walk import programs_in
-from fgrad.ops.checked import checked_p, has_checks, in_range_p, required_p
+from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
+from fgrad.ir.walk import has_checks, may_raise, programs_in, resolve_atom, resolve_operands
+from fgrad.ops.checked import checked_p, in_range_p, required_p
 from fgrad.ops.control import scan_p, switch_p, while_p
 from fgrad.ops.elementwise import not_, or_, select
 from fgrad.ops.shape import broadcast
@@ -44,6 +45,36 @@ def guarded(program: Program) -> Program:
         return [x.value if type(x) is Lit else env[x] for x in program.outputs]  # type: ignore[index]
 
     return derived_program(program, "guarded", run_guarded, [_GO, *program.in_avals], "vmap")
+
+
+def unchecked(program: Program) -> Program:
+    """The program without its checks, which others make: for what is computed before it is known
+    whether it is needed."""
+    if not has_checks(program):
+        return program
+
+    def make() -> Program:
+        env: dict[Var, Atom] = {}
+        kept: list[Eqn] = []
+        for eqn in program.eqns:
+            eqn = resolve_operands(eqn, env)
+            if eqn.prim.checks:
+                env[eqn.outputs[0]] = eqn.inputs[0]
+            elif may_raise(eqn):
+                params = {k: _unchecked_in(x) for k, x in eqn.params.items()}
+                kept.append(eqn._replace(params=Params(params)))
+            else:
+                kept.append(eqn)
+        outputs = tuple([resolve_atom(a, env) for a in program.outputs])
+        return program.replace(eqns=tuple(kept), outputs=outputs)
+
+    return program.derived("unchecked", make)
+
+
+def _unchecked_in(x: object) -> object:
+    if is_tuple(x):
+        return tuple([_unchecked_in(item) for item in x])
+    return unchecked(x) if isinstance(x, Program) else x
 
 
 def _equation(eqn: Eqn, go: Value, ins: Sequence[Value]) -> object:

@@ -17,6 +17,7 @@ from fgrad.ops.checked import checked_p, in_range_p
 from fgrad.ops.index import gather_p, scatter_p
 from fgrad.trace import Value, run
 from fgrad.transforms.control.common import split_list
+from fgrad.transforms.control.guards import unchecked
 from fgrad.transforms.core.derived_programs import (
     VjpPrograms,
     derived_program,
@@ -44,7 +45,7 @@ def economical(programs: VjpPrograms, n_fixed: int, n_carry: int, reads: bool) -
     if len(kept) >= len(dict.fromkeys(wanted)) and all([a in kept for a in wanted]):
         return programs
     remade = forward.replace(inputs=tuple(kept), outputs=wanted)
-    remade = remade.replace(eqns=_between(forward.eqns, kept, wanted))
+    remade = unchecked(remade.replace(eqns=_between(forward.eqns, kept, wanted)))
     small = forward.replace(outputs=(*forward.outputs[: programs.results], *kept))
 
     both = join_supports(programs.backward, programs.supports)
@@ -146,8 +147,7 @@ def _is_large(eqn: Eqn) -> bool:
 
 
 def _between(eqns: Sequence[Eqn], kept: Sequence[Var], wanted: Sequence[Atom]) -> tuple[Eqn, ...]:
-    """The equations that make `wanted` of `kept`; a check is made again, as the forward step makes
-    none for a value that nobody else reads."""
+    """The equations that make `wanted` of `kept`."""
     known, live = set(kept), {a for a in wanted if isinstance(a, Var)}
     found: list[Eqn] = []
     for eqn in reversed(eqns):

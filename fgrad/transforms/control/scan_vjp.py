@@ -27,6 +27,7 @@ from fgrad.transforms.control.common import (
     split_list,
 )
 from fgrad.transforms.control.counters import Uncounted, uncounted
+from fgrad.transforms.control.guards import unchecked
 from fgrad.transforms.control.recompute import economical
 from fgrad.transforms.control.restoring import is_large, restorable, restored_programs, settle
 from fgrad.transforms.control.selected import (
@@ -102,7 +103,7 @@ def residuals_of(programs: VjpPrograms, n_fixed: int) -> Residuals:
         else:
             places.append(("extra", extra.setdefault(atom, len(extra))))
     alone = restricted(forward, forward.inputs[:n_fixed], tuple(fixed))
-    return Residuals(places, alone, list(extra))
+    return Residuals(places, unchecked(alone), list(extra))
 
 
 class SavedScan(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Program
-from fgrad.ops.checked import has_checks
+from fgrad.ir.walk import has_checks
 from fgrad.ops.control import Role, scan, scan_p, switch, switch_p, while_loop, while_p
 from fgrad.ops.elementwise import eq, ge, le, select
 from fgrad.ops.families import batch_first

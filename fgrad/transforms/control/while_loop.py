@@ -53,6 +53,7 @@ from fgrad.transforms.control.common import (
     some,
     split_list,
 )
+from fgrad.transforms.control.guards import unchecked
 from fgrad.transforms.control.selected import (
     Kinds,
     Pulling,
@@ -279,7 +280,7 @@ def _needed(loop: Loop, inputs: set[int]) -> tuple[int, ...]:
 def _part(program: Program, n: int, carries: Sequence[int], outputs: Sequence[Atom]) -> Program:
     """The part of a program that makes some results of its constants and some carries."""
     inputs = (*program.inputs[:n], *[program.inputs[k] for k in carries])
-    return _silent(restricted(program, inputs, tuple(outputs)))
+    return _silent(unchecked(restricted(program, inputs, tuple(outputs))))
 
 
 def _goes_on(i: Value, *_: Value) -> list[Value]:
