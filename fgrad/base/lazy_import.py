@@ -12,9 +12,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import pkgutil
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -167,3 +168,19 @@ def lazy_names(
         return value
 
     return get, lambda: sorted({*homes, *vars(sys.modules[module])})
+
+
+def lazy_modules(
+    package: str, path: Iterable[str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose modules are loaded when they are read."""
+
+    def public() -> list[str]:
+        return [m.name for m in pkgutil.iter_modules(path) if not m.name.startswith("_")]
+
+    def get(name: str) -> Any:
+        if name.startswith("_") or name not in public():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return load(f"{package}.{name}")
+
+    return get, lambda: sorted({*public(), *vars(sys.modules[package])})

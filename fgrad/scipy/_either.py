@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
@@ -11,7 +12,7 @@ from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import user_line
 from fgrad.tracing.device_tracing import through
 from fgrad.tracing.on_device import device_among
-from fgrad.typing import P, R
+from fgrad.typing import P, PyTree, R
 
 
 def any_traced(args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
@@ -66,3 +67,18 @@ def plain_only(
     function.__module__ = ".".join([root, *words[:2]])  # where pickle finds it
     function.__qualname__ = ".".join(words[2:])
     return function
+
+
+def others(module: str, plain: ModuleType) -> Callable[[str], PyTree]:
+    """The `__getattr__` of a module: SciPy's names that have no traced form."""
+    where = module.removeprefix("fgrad.")
+
+    def get(name: str) -> PyTree:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        write = f"{name} of plain arrays, outside of the function"
+        found = plain_only(getattr(plain, name), f"{where}.{name}", write)
+        setattr(sys.modules[module], name, found)
+        return found
+
+    return get

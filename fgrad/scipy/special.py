@@ -16,7 +16,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from fgrad.ops import special_factorials as sf
 from fgrad.ops import special_functions as sp
 from fgrad.ops.complex import is_complex
 from fgrad.ops.elementwise import lit
-from fgrad.scipy._either import either, plain_only
+from fgrad.scipy._either import either, others
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.tables import numpy_functions
 from fgrad.typing import ArrayLike, Axis, PyTree
@@ -417,14 +417,5 @@ def register() -> None:
             numpy_functions.setdefault(target, traced)
 
 
-def __getattr__(name: str) -> Any:
-    """The names of SciPy that have no traced form: functions of plain arrays."""
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    write = f"{name} of plain arrays, outside of the function"
-    found = plain_only(getattr(plain, name), f"scipy.special.{name}", write)
-    globals()[name] = found
-    return found
-
-
+__getattr__ = others(__name__, plain)
 register()

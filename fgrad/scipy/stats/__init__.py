@@ -20,6 +20,7 @@ from fgrad.scipy.stats.multivariate import (  # noqa: F401
     multinomial,
     multivariate_normal,
 )
+from fgrad.scipy.stats.ranks import mode, rankdata, sem  # noqa: F401
 
 plain = lazy_module("scipy.stats")
 

@@ -1,0 +1,225 @@
+"""L7. `scipy.ndimage` with derivatives: images between their pixels.
+
+    import fgrad.scipy.ndimage as nd
+    fgrad.grad(lambda c: nd.map_coordinates(image, c).sum())(places)
+
+Values between pixels are those of a spline of an order from 0 to 5, whose coefficients are a known
+linear map of the pixels (Unser 1999); derivatives are taken in the pixels and in the places.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from fgrad.base.lazy_import import lazy_module
+from fgrad.errors import ArgumentError, ShapeError
+from fgrad.numpy.at_indexing import at
+from fgrad.numpy.promote import as_operand, convert, inexact, user_line
+from fgrad.scipy._either import either, others, refusal
+from fgrad.trace import Value
+from fgrad.typing import ArrayLike, DTypeLike, P, R
+
+plain = lazy_module("scipy.ndimage")
+
+__getattr__ = others(__name__, plain)
+
+Place = Callable[[Value, int], Value]
+_EDGE = 12  # pixels that are added where no recursion starts exactly
+
+
+def _either(traced: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: SciPy's function of the same name, unless a tracer is among the arguments."""
+    return either(plain, traced)
+
+
+def _folded(x: Value, n: int) -> Value:
+    """Mirrored in the centres of the outermost pixels."""
+    if n == 1:
+        return x * 0
+    period = 2 * (n - 1)
+    y = np.mod(x, period)
+    return np.where(y >= n, period - y, y)  # beyond the last pixel its neighbours are mirrored
+
+
+def _reflected(x: Value, n: int) -> Value:
+    """Mirrored in the edges of the outermost pixels."""
+    y = np.mod(x + 0.5, 2 * n)
+    return np.where(y > n, 2 * n - y, y) - 0.5
+
+
+def _wrapped(x: Value, n: int) -> Value:
+    """Periodic, where the last pixel is the first one."""
+    if n == 1:
+        return x * 0
+    y = np.mod(x, n - 1)
+    return np.where((x >= 0) & (x <= n - 1), x, y)
+
+
+_PLACES: dict[str, Place] = {
+    "constant": lambda x, n: x,
+    "grid-constant": lambda x, n: x,
+    "nearest": lambda x, n: x,
+    "mirror": _folded,
+    "reflect": _reflected,
+    "grid-mirror": _reflected,
+    "wrap": _wrapped,
+    "grid-wrap": lambda x, n: np.mod(x, n),
+}
+
+
+def _pixels(k: Value, n: int, mode: str) -> Value:
+    """The pixels that stand for those of these numbers, inside of the image."""
+    if mode in ("reflect", "grid-mirror"):
+        y = np.mod(k, 2 * n)
+        return np.where(y >= n, 2 * n - 1 - y, y)
+    if mode == "grid-wrap":
+        return np.mod(k, n)
+    if mode in ("nearest", "grid-constant"):
+        return np.clip(k, 0, n - 1)
+    return _folded(k, n)
+
+
+def _weights(u: Value, order: int) -> list[Value]:
+    """The B-splines of an order that are not zero between two knots, at u in [0, 1).
+
+    N(j, k) = ((u + k - j) N(j - 1, k - 1) + (1 - u + j) N(j, k - 1)) / k      (de Boor)
+    """
+    found = [u * 0 + 1]
+    for k in range(1, order + 1):
+        before = [None, *found, None]
+        found = []
+        for j in range(k + 1):
+            left, right = before[j], before[j + 1]
+            parts = [] if left is None else [left * (u + (k - j))]
+            parts += [] if right is None else [right * ((1 - u) + j)]
+            found.append(sum(parts[1:], parts[0]) / k)
+    return found
+
+
+def _coefficients(image: Value, order: int, mode: str) -> Value:
+    """The coefficients of the spline through the pixels, by SciPy's filter of each axis."""
+    for axis, n in enumerate(image.shape):
+        matrix = plain.spline_filter1d(np.eye(n), order, axis=0, output=np.float64, mode=mode)
+        image = np.moveaxis(np.tensordot(matrix, image, axes=(1, axis)), 0, axis)
+    return image
+
+
+def _refuse(mode: str, order: int, output: object) -> None:
+    if mode not in _PLACES:
+        rows = (*user_line(), ("write", " or ".join(map(repr, _PLACES))))
+        raise ArgumentError(f"scipy.ndimage.map_coordinates: mode={mode!r}.", rows)
+    if order not in range(6):
+        rows = (*user_line(), ("write", "order=0, 1, 2, 3, 4 or 5"))
+        raise ArgumentError(f"scipy.ndimage.map_coordinates: order={order!r}.", rows)
+    if output is not None and not isinstance(output, (type, str, np.dtype)):
+        raise refusal(
+            "scipy.ndimage.map_coordinates with an array as output",
+            "a traced value cannot be written into plain memory.",
+            "map_coordinates(image, places, output=np.float64)    a dtype",
+        )
+
+
+def _prepared(image: Value, order: int, mode: str, cval: ArrayLike) -> tuple[Value, int]:
+    """The coefficients, and how many pixels were added at each end before they were made."""
+    if order < 2:
+        return image, 0
+    if mode == "nearest":
+        return _coefficients(np.pad(image, _EDGE, mode="edge"), order, mode), _EDGE
+    if mode == "grid-constant":
+        wide = np.pad(image, _EDGE, constant_values=cval)
+        return _coefficients(wide, order, mode), _EDGE
+    return _coefficients(image, order, mode), 0
+
+
+def _summed(
+    image: Value, taps: list[Value], weights: list[list[Value]], mode: str, cval: ArrayLike
+) -> Value:
+    """The sum of coefficients times weights over the splines that are not zero at a place."""
+    lines = []
+    for first, ws, n in zip(taps, weights, image.shape, strict=True):
+        line = []
+        for j, w in enumerate(ws):
+            k = first + j
+            pixel = np.clip(_pixels(k, n, mode), 0, n - 1).astype(np.int64)
+            line.append((pixel, w, (k >= 0) & (k <= n - 1)))
+        lines.append(line)
+    parts = []
+    for corner in itertools.product(*lines):
+        value = at(image)[tuple([pixel for pixel, _, _ in corner])].get()
+        if mode == "grid-constant":
+            known = functools.reduce(np.logical_and, [seen for _, _, seen in corner])
+            value = np.where(known, value, convert(as_operand(cval), image.dtype))
+        parts.append(value * math.prod([w for _, w, _ in corner]))
+    return sum(parts[1:], parts[0])
+
+
+def _of_kind(found: Value, kind: np.dtype) -> Value:
+    """Results in a dtype; integers are the nearest ones, halves away from zero."""
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        found = np.clip(np.trunc(found + np.copysign(0.5, found)), limits.min, limits.max)
+    return convert(found, kind)
+
+
+@_either
+def map_coordinates(
+    input: ArrayLike,
+    coordinates: ArrayLike,
+    output: DTypeLike | None = None,
+    order: int = 3,
+    mode: str = "constant",
+    cval: ArrayLike = 0.0,
+    prefilter: bool = True,
+) -> Value:
+    """An image at places between its pixels.
+
+    Arguments:
+        input: an array of n axes.
+        coordinates: places, of shape (n, ...), counted in pixels.
+        output: the dtype of the result; that of the image if None.
+        order: the order of the spline, from 0 (the nearest pixel) to 5.
+        mode: what is outside: "constant", "nearest", "mirror", "reflect", "wrap", "grid-wrap",
+            "grid-mirror" or "grid-constant".
+        cval: the value outside, for "constant".
+        prefilter: whether the pixels are values of the spline, and not its coefficients.
+
+    Raises:
+        ShapeError: if there are not n coordinates.
+
+    Example:
+        >>> map_coordinates(np.array([0.0, 1.0, 4.0]), [[0.5, 1.5]], order=1)
+        array([0.5, 2.5])
+    """
+    _refuse(mode, order, output)
+    image, places = as_operand(input), inexact(as_operand(coordinates))
+    kind = image.dtype if output is None else np.dtype(output)
+    rank = len(image.shape)
+    if not places.shape or places.shape[0] != rank or not rank:
+        raise ShapeError(
+            f"scipy.ndimage.map_coordinates: coordinates of shape {places.shape} for an image of "
+            f"shape {image.shape}.",
+            user_line(),
+        )
+    if places.dtype.kind == "c":
+        raise ArgumentError("scipy.ndimage.map_coordinates: complex places.", user_line())
+    wide = np.dtype(np.complex128 if "c" in (image.dtype.kind, kind.kind) else np.float64)
+    image = convert(image, wide)
+    places = convert(places, np.dtype(np.float64))
+    filtered, added = _prepared(image, order, mode, cval) if prefilter else (image, 0)
+    taps, weights, inside = [], [], np.ones(places.shape[1:], bool)
+    for x, n in zip(places + added, filtered.shape, strict=True):
+        place = _PLACES[mode](x, n)
+        inside = inside & (x >= 0) & (x <= n - 1)
+        shift = 0.0 if order % 2 else 0.5
+        first = np.floor(place + shift)
+        weights.append(_weights(place + shift - first, order))
+        taps.append(first - order // 2)
+    found = _summed(filtered, taps, weights, mode, cval)
+    if mode == "constant":
+        found = np.where(inside, found, convert(as_operand(cval), wide))
+    return _of_kind(found, kind)

@@ -1,0 +1,7 @@
+"""L7. `scipy.spatial` with derivatives; its modules are loaded when they are first used."""
+
+from __future__ import annotations
+
+from fgrad.base.lazy_import import lazy_modules
+
+__getattr__, __dir__ = lazy_modules(__name__, __path__)
