@@ -213,7 +213,7 @@ class Plan:
         if slot.name in self.sole or slot.name in self.fresh or slot.parts is None:
             return []
         arrays = [x for x in slot.parts.leaves if isinstance(x, Tracer) and is_array(x)]
-        return [root_of(x) for x in arrays]
+        return [root for x in arrays for root in roots_of(x)]
 
     def live_roots(self) -> list[Tracer]:
         """The arrays that are carried, without those that are carried by value."""
@@ -321,7 +321,7 @@ class Plan:
         outside that variables are."""
         given, made = _arrays(self.slots, entered), _arrays(self.slots, after)
         for name, x in _arrays(self.slots, self.starts()):
-            if isinstance(x, Tracer) and body.carries(root_of(x)):
+            if isinstance(x, Tracer) and any([body.carries(root) for root in roots_of(x)]):
                 raise Peel(f"{name} is another name of an array that is written")
         written = [x for x in given if isinstance(x[1], Tracer) and writes_of(x[1])]
         roots = [root_of(x) for _, x in made if isinstance(x, Tracer)]
@@ -352,7 +352,7 @@ class Plan:
     ) -> dict[str, list[Tracer]]:
         """The variables that are, after a step, what another one was before."""
         starts = [x for _, x in _arrays(self.slots, self.starts()) if isinstance(x, Tracer)]
-        roots = [root_of(x) for x in starts]
+        roots = [root for x in starts for root in roots_of(x)]
         before = {id(x) for _, x in given}
         return {
             name: roots

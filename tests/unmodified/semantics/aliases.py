@@ -132,3 +132,64 @@ def block_outlives_its_loop(x, w):
         v = y[i : i + 3]
     y[-1] = 7.0
     return v * w, y
+
+
+@case(A([1.0, 2.0, 3.0]), -1.0)
+@case(A([1.0, 2.0, 3.0]), 0.5)
+def name_that_two_whiles_may_bind(x, p):
+    y = x.copy()
+    u = y
+    i = 0
+    while i < p:
+        u = x
+        i += 1
+    while i < p + 0.5:
+        u = x
+        i += 1
+    y -= 1.0
+    return y, u
+
+
+@case(A([1.0, 2.0, 3.0]), -1.0)
+@case(A([1.0, 2.0, 3.0]), 0.5)
+def name_that_two_loops_may_bind(x, p):
+    y = x.copy()
+    u = y
+    for _ in range(9):
+        if p > 0:
+            u = x
+    for _ in range(9):
+        if p > 1:
+            u = x
+    y -= 1.0
+    return y, u
+
+
+@case(A([1.0, 2.0, 3.0]), -1.0, 3)
+@case(A([1.0, 2.0, 3.0]), 0.5, 3)
+def name_that_a_loop_in_a_short_loop_may_bind(x, p, n):
+    y = x.copy()
+    u = y
+    for i in range(n):
+        k = i
+        while k < p:
+            u = x
+            k += 1
+    y[1:] -= 1.0
+    return y, u
+
+
+@case(A([1.0, 2.0, 3.0]), -1.0)
+@case(A([1.0, 2.0, 3.0]), 0.5)
+def name_that_loops_exchange_is_written(x, p):
+    y, z = x.copy(), 2.0 * x
+    u = y
+    i = 0
+    while i < p:
+        u = z
+        i += 1
+    while i < p + 0.5:
+        u, i = x, i + 1
+    z *= 2.0
+    y += 1.0
+    return u, y, z
