@@ -73,11 +73,14 @@ _AGREED: set[str] = set()
 
 
 def argument_text(x: object, is_same: bool) -> str:
-    """What ranks compare of an argument: its type; with FGRAD_CHECK=2 at the prompt also what it
-    holds, if it is said to be the same everywhere."""
+    """What ranks compare of an argument: its type; with FGRAD_CHECK=2 also what it holds, if it is
+    said to be the same everywhere."""
     known = is_same and config.check >= 2 and not is_traced(x)
-    held = f" holding {digest(np.ascontiguousarray(x).tobytes())[:12]}" if known else ""
-    return f"{aval_of(x)}{held}"
+    return f"{aval_of(x)}{_held(x) if known else ''}"
+
+
+def _held(x: object) -> str:
+    return f" holding {digest(np.ascontiguousarray(x).tobytes())[:12]}"
 
 
 def agree(name: str, arguments: Sequence[str], records: Sequence[Record]) -> None:
@@ -92,19 +95,47 @@ def agree(name: str, arguments: Sequence[str], records: Sequence[Record]) -> Non
     Raises:
         RankError: they would not meet.
     """
+    meetings = [*_given(arguments), *skeleton(records)]
+    key = _key(name, meetings)
+    if key not in _AGREED or config.check >= 2:
+        _compare(name, meetings)
+        _AGREED.add(key)
+
+
+def agree_when_run(name: str, is_same: Sequence[bool], *values: np.ndarray) -> None:
+    """Compare what a compiled program has been given, each time that it runs: with FGRAD_CHECK=2.
+
+    Arguments:
+        is_same: of each value, whether it is said to be the same everywhere.
+    """
+    texts = [
+        f"{aval_of(x)}{_held(x) if same else ''}" for x, same in zip(values, is_same, strict=True)
+    ]
+    _compare(name, _given(texts))
+
+
+def agree_on(what: str) -> None:
+    """Compare what all ranks must be about to do at one time."""
+    _compare(what, [])
+
+
+def _given(arguments: Sequence[str]) -> list[Meeting]:
+    return [Meeting(f"argument {k}: {text}", "") for k, text in enumerate(arguments)]
+
+
+def _key(name: str, meetings: Sequence[Meeting]) -> str:
+    return digest("\n".join([name, *[meeting.what for meeting in meetings]]).encode())
+
+
+def _compare(name: str, meetings: Sequence[Meeting]) -> None:
     engine = engine_here()
-    given = [Meeting(f"argument {k}: {text}", "") for k, text in enumerate(arguments)]
-    meetings = [*given, *skeleton(records)]
-    text = "\n".join([name, *[meeting.what for meeting in meetings]])
-    key = digest(text.encode())
-    if engine.size == 1 or (key in _AGREED and config.check < 2):
+    if engine.size == 1:
         return
     with engine.noted("agreement"):
-        keys = engine.control.allgather(key)
+        keys = engine.control.allgather(_key(name, meetings))
         plans = engine.control.allgather((name, meetings)) if len(set(keys)) > 1 else ()
     if plans:
         raise _apart(plans)
-    _AGREED.add(key)
 
 
 def _apart(plans: Sequence[tuple[str, Sequence[Meeting]]]) -> RankError:
@@ -113,7 +144,7 @@ def _apart(plans: Sequence[tuple[str, Sequence[Meeting]]]) -> RankError:
     for rank, (name, other) in enumerate(plans):
         if name != first_name:
             rows = [_row(0, "", first_name), _row(rank, "", name)]
-            return RankError("The ranks call different functions of blocks.", (*rows, *_ADVICE))
+            return RankError("The ranks are about to do different things.", (*rows, *_ADVICE))
         for a, b in zip_longest(first, other, fillvalue=Meeting("nothing", "its end")):
             if a.what != b.what:
                 rows = [_row(0, a.where, a.what), _row(rank, b.where, b.what)]

@@ -69,7 +69,7 @@ class Engine:
         table = self.table
         outer = table[ranks.INSIDE]
         table[ranks.BYTES] = size
-        table[ranks.BEGUN] += 1
+        table[ranks.WAITS if what == ranks.DEVICE else ranks.BEGUN] += 1
         table[ranks.INSIDE] = ranks.MEETINGS.index(what)
         try:
             yield

@@ -8,12 +8,14 @@ is an array.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad import tree
 from fgrad.base.lazy_import import load
-from fgrad.distributed.agreement import agree, argument_text
+from fgrad.config import config
+from fgrad.distributed.agreement import agree, agree_when_run, argument_text
 from fgrad.distributed.mesh import Mesh, P
 from fgrad.errors import AxisNameError
 from fgrad.ir.aval import aval_of, varying
@@ -26,7 +28,7 @@ from fgrad.tracing.capturing import user_form, without_value
 from fgrad.tracing.layouts import in_c_order, mark, orders_known
 from fgrad.tracing.outside.draws import Draws
 from fgrad.tracing.record import Record
-from fgrad.tracing.thread_state import THREAD
+from fgrad.tracing.thread_state import THREAD, is_traced
 from fgrad.transforms.core import wrap
 from fgrad.transforms.core.arguments import Shared
 from fgrad.transforms.core.wrap import (
@@ -37,6 +39,7 @@ from fgrad.transforms.core.wrap import (
     ids_of,
     is_weak,
 )
+from fgrad.transforms.custom.callback import debug_callback
 from fgrad.transforms.vmap import ARRAYS
 from fgrad.typing import PyTree
 
@@ -84,6 +87,7 @@ def at_this_rank(
         builder.release()
     cut = [(v, spec) for v, spec in zip(values, specs, strict=True) if v is not PASSED]
     agree(name, [argument_text(v, not spec.names) for v, spec in cut], records)
+    _agree_later(name, cut)
     env = {x.index: v for x, (v, spec) in zip(mapped, cut, strict=True) if spec.names}
     results = _run(records, env, outs, orders)
     given = ids_of([*[v for v, _ in cut], *[x for x in outs if not isinstance(x, Tracer)]])
@@ -91,6 +95,13 @@ def at_this_rank(
     if store is not None:
         store()
     return tree.unflatten(out_tree, found)
+
+
+def _agree_later(name: str, cut: Sequence[tuple[Value, P]]) -> None:
+    """With FGRAD_CHECK=2 a compiled program compares its arguments each time that it runs."""
+    if config.check >= 2 and any([is_traced(v) for v, _ in cut]):
+        same = tuple([not spec.names for _, spec in cut])
+        debug_callback(functools.partial(agree_when_run, name, same), *[v for v, _ in cut])
 
 
 PASSED: Any = object()  # stands for an argument that is no array

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from importlib import metadata
+
+import numpy as np
 
 from fgrad.base.source import warn_user
 from fgrad.config import config
+from fgrad.distributed.agreement import agree_on
 from fgrad.distributed.engine import ENGINES, Engine, mpi, world_size
 from fgrad.distributed.mesh import Mesh, simulate
 from fgrad.distributed.watch import Watch, abort_on_error
@@ -77,8 +81,10 @@ def init(
 
 def _started(sizes: Mapping[str, int], timeout: float | None) -> Engine:
     made = Engine(tuple(sizes), tuple(sizes.values()))
+    LIBRARY.agreed = agree_on
     if made.size > 1:
         abort_on_error(made)
+        _check_versions(made)
         if mpi().Query_thread() == mpi().THREAD_MULTIPLE:
             Watch(made).start()
         elif timeout is not None and made.rank == 0:
@@ -89,6 +95,22 @@ def _started(sizes: Mapping[str, int], timeout: float | None) -> Engine:
             )
     _share_cores(made)
     return made
+
+
+def _check_versions(engine: Engine) -> None:
+    """Refuse ranks whose fgrad are not one: what it makes of a program must be the same."""
+    every = engine.control.allgather((metadata.version("fgrad"), np.__version__))
+    other = next((k for k, each in enumerate(every) if each != every[0]), None)
+    if other is not None:
+        words = [f"fgrad {each[0]}, NumPy {each[1]}" for each in (every[0], every[other])]
+        raise RankError(
+            "init: the ranks have different versions.",
+            (
+                ("rank 0", words[0]),
+                (f"rank {other}", words[1]),
+                ("write", "one environment for all ranks, on a file system that all see"),
+            ),
+        )
 
 
 _COUNTS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS")

@@ -1,8 +1,9 @@
 """L7. Ranks that wait for each other for ever, or that raise, end the program with a card.
 
-A thread of each rank looks whether its rank has been in one collective for longer than the limit.
-It asks the others where they are, by a communicator of its own; the first such rank prints it and
-ends all of them.  Where all ranks wait for their devices nothing is wrong: these compute.
+A thread of each rank looks whether its rank has been in one collective for long.  It asks the
+others where they are, by a communicator of its own.  If one that is waited for has ended or is in
+another collective, or after the limit, the first such rank prints it and ends all of them.  Where
+all ranks wait for their devices nothing is wrong: these compute.
 """
 
 from __future__ import annotations
@@ -19,29 +20,46 @@ from typing import Any
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import USERS, Loc, owner_of
 from fgrad.distributed.engine import Engine, mpi
-from fgrad.tracing.ranks import BEGUN, BYTES, DEVICE, INSIDE, MEETINGS
+from fgrad.tracing.ranks import BEGUN, BYTES, DEVICE, INSIDE, MEETINGS, WAITS
 
 PERIOD = 0.2  # seconds between two looks
 GRACE = 2.0  # seconds in which other ranks must answer
+PATIENCE = 1.0  # seconds in one collective after which a rank asks the others
 ASK, ANSWER = 1, 2  # tags
 
 
 class Place(NamedTuple):
-    """Where a rank is: whether it has waited for long, whether for its device, and in words."""
+    """Where a rank is.
 
+    meetings: how many it has begun.
+    inside: where it waits, of `MEETINGS`; 0 if it does not.
+    ended: whether its script is done.
+    stuck: whether it has waited for long.
+    text: all of that in words.
+    """
+
+    meetings: int
+    inside: int
+    ended: bool
     stuck: bool
-    on_device: bool
     text: str
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it waits for its device."""
+        return MEETINGS[self.inside] == DEVICE
 
 
 class Watch:
-    """The thread that watches one rank, if there is a limit (`engine.limit`)."""
+    """The thread that watches one rank: for what cannot end well, and for the limit of seconds
+    in one collective (`engine.limit`)."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.comm = engine, engine.watch
         self.main = threading.main_thread().ident or 0
         self.ended = False
-        self.seen, self.since = 0, time.monotonic()
+        self.seen, self.since, self.asked = (0, 0), time.monotonic(), 0
+        self.looked = self.since
 
     def start(self) -> None:
         """Begin to watch, until the script has ended at all ranks."""
@@ -49,61 +67,103 @@ class Watch:
         threading.Thread(target=self._run, name="fgrad ranks", daemon=True).start()
 
     def _run(self) -> None:
+        table = self.engine.table
         while True:
             time.sleep(PERIOD)
             self._answer()
-            begun, limit = self.engine.table[BEGUN], self.engine.limit
-            if begun != self.seen or not self.engine.table[INSIDE]:
-                self.seen, self.since = begun, time.monotonic()
-            elif limit is not None and time.monotonic() - self.since > limit:
-                self._report(limit)
+            seen, now = (table[BEGUN], table[WAITS]), time.monotonic()
+            if seen != self.seen or not table[INSIDE]:
+                self.seen, self.since, self.looked = seen, now, now
+            elif self.engine.limit is not None and now - self.since > self.engine.limit:
+                self._report(self._places(), f"has waited {self.engine.limit:g} s for others")
+            elif now - self.looked > PATIENCE:
+                self._look()
+                self.looked = time.monotonic()
 
     def _answer(self) -> None:
         """Tell those who ask where this rank is."""
         status = mpi().Status()
         while self.comm.Iprobe(tag=ASK, status=status):
-            self.comm.recv(source=status.source, tag=ASK)
-            self.comm.send(self.where(), status.source, tag=ANSWER)
+            number = self.comm.recv(source=status.source, tag=ASK)
+            self.comm.send((number, self.where()), status.source, tag=ANSWER)
 
-    def _report(self, limit: float) -> None:
+    def _places(self) -> dict[int, Place]:
+        """Where the ranks are now, those that answer."""
         rank, size = self.engine.rank, self.engine.size
+        self.asked += 1
         for other in range(size):
             if other != rank:
-                self.comm.isend(None, other, tag=ASK)
-        answers = {rank: self.where()}
+                self.comm.isend(self.asked, other, tag=ASK)
+        found = {rank: self.where()}
         status, end = mpi().Status(), time.monotonic() + GRACE
-        while len(answers) < size and time.monotonic() < end:
+        while len(found) < size and time.monotonic() < end:
             self._answer()
             while self.comm.Iprobe(tag=ANSWER, status=status):
-                answers[status.source] = self.comm.recv(source=status.source, tag=ANSWER)
+                number, place = self.comm.recv(source=status.source, tag=ANSWER)
+                if number == self.asked:
+                    found[status.source] = place
             time.sleep(0.02)
-        if len(answers) == size and all([place.on_device for place in answers.values()]):
+        return found
+
+    def _look(self) -> None:
+        """End the program now if this rank waits for what cannot come.
+
+        Along one axis all ranks take part in each meeting, so they must all be of one kind: the
+        third of one rank is the third of all.
+        """
+        if len([axis for axis in self.engine.axes if axis.size > 1]) > 1:
+            return
+        places = self._places()
+        own = places[self.engine.rank]
+        if self.where().meetings != own.meetings or not own.inside or own.on_device:
+            return
+        for rank, place in places.items():
+            if place.ended and place.meetings < own.meetings:
+                self._report(places, f"waits for rank {rank}, which has ended")
+            same = place.meetings == own.meetings and place.inside and not place.on_device
+            if same and place.inside != own.inside:
+                self._report(places, f"and rank {rank} are in different collectives")
+
+    def _report(self, places: dict[int, Place], what: str) -> None:
+        """Print where all are and end them, unless another rank does."""
+        rank, size = self.engine.rank, self.engine.size
+        if len(places) == size and all([place.on_device for place in places.values()]):
             self.since = time.monotonic()
             return
-        waiting = [r for r, place in answers.items() if place.stuck]
+        waiting = [r for r, place in places.items() if place.stuck]
         if waiting and min(waiting) != rank:
             time.sleep(GRACE)  # that rank reports and ends this one
         lost = Place(
-            False, False, "does not answer: it died, or is in code that holds Python's lock"
+            0, 0, False, False, "does not answer: it died, or is in code that holds Python's lock"
         )
-        lines = [f"  rank {r:<5}{answers.get(r, lost).text}" for r in range(size)]
-        head = f"RankError: rank {rank} has waited {limit:g} s for others.\n"
+        lines = [f"  rank {r:<5}{places.get(r, lost).text}" for r in range(size)]
+        head = f"RankError: rank {rank} {what}.\n"
         why = "  why       a collective needs all ranks, in one order"
         _write("\n".join(["", head, *lines, why, "  more      docs/distributed.md", ""]))
         mpi().COMM_WORLD.Abort(70)
 
     def where(self) -> Place:
         """Whether this rank waits, and what it does."""
+        meetings, inside = self._now()
         if self.ended:
-            return Place(False, False, "has ended: its script is done")
-        table, frame = self.engine.table, sys._current_frames().get(self.main)
-        inside, seconds = table[INSIDE], time.monotonic() - self.since
-        stuck = bool(inside) and seconds > (self.engine.limit or math.inf) / 2
+            return Place(meetings, 0, True, False, "has ended: its script is done")
+        frame = sys._current_frames().get(self.main)
+        seconds = time.monotonic() - self.since
+        stuck = bool(inside) and seconds > min(self.engine.limit or math.inf, PATIENCE) / 2
         what = "in no collective"
         if inside:
-            size = f" of {table[BYTES]} bytes" if table[BYTES] else ""
+            nbytes = self.engine.table[BYTES]
+            size = f" of {nbytes} bytes" if nbytes else ""
             what = f"in {MEETINGS[inside]}{size} for {seconds:.1f} s"
-        return Place(stuck, MEETINGS[inside] == DEVICE, f"{what}, at {_line(frame)}")
+        return Place(meetings, inside, False, stuck, f"{what}, at {_line(frame)}")
+
+    def _now(self) -> tuple[int, int]:
+        """The meetings that were begun, and where this rank is: both of one moment."""
+        table = self.engine.table
+        while True:
+            meetings, inside = table[BEGUN], table[INSIDE]
+            if table[BEGUN] == meetings and table[INSIDE] == inside:
+                return meetings, inside
 
     def _leave(self) -> None:
         """Wait for the others, whose questions are still answered."""

@@ -61,13 +61,14 @@ class Library:
     native: Native | None = None
     local: int = 0  # the number of this rank on its machine, which is that of its device
     noted: Callable[[str], AbstractContextManager[None]] | None = None
+    agreed: Callable[[str], None] | None = None  # refuses what not all ranks do at one time
 
 
 LIBRARY = Library()
 
 # The places of the words that compiled code reads, and those where it says what it does.  They are
 # the same for all libraries, so that code from the disk finds the handles of this process.
-BEGUN, INSIDE, BYTES, SUM, BYTE, NOBODY = range(6)
+BEGUN, INSIDE, BYTES, SUM, BYTE, NOBODY, WAITS = range(7)
 NUMBERS = {
     code: 8 + k
     for k, code in enumerate(["f4", "f8", *[f"{c}{n}" for c in "iu" for n in (1, 2, 4, 8)]])

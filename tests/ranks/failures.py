@@ -55,7 +55,6 @@ def raises_in_program() -> None:
 def exits() -> None:
     if LAST:
         sys.exit(0)
-    watched()
     work(np.ones(3))
 
 
@@ -113,10 +112,87 @@ def other_values() -> None:
     f(np.ones(2) * mesh.index, np.ones(3))
 
 
+def other_values_compiled() -> None:
+    f = dist.shard_map(
+        lambda w, x: w * total(x), mesh=mesh, in_specs=(P(), P("data")), out_specs=P()
+    )
+    f = fgrad.jit(f)
+    f(np.ones(2), np.ones(3))
+    f(np.ones(2) * mesh.index, np.ones(3))
+
+
+def other_order_of_calls() -> None:
+    """Two functions that both ranks know, one after the other, in another order."""
+    f = fgrad.jit(sharded(total))
+    g = fgrad.jit(sharded(lambda x: total(2 * x)))
+    calls = [f, g, g, f] if LAST else [f, g, f, g]
+    for call in calls:
+        call(np.ones(3))
+
+
 def branch() -> None:
     f = fgrad.jit(sharded(total))
     if not LAST:
-        watched()
+        f(np.ones(3))
+
+
+def trip_counts() -> None:
+    """More turns of a loop of Python at one rank, each a call."""
+    f = fgrad.jit(sharded(total))
+    for _ in range(2 if LAST else 5):
+        f(np.ones(3))
+
+
+def trip_counts_in_program() -> None:
+    """Likewise, in one program."""
+
+    def body(x: Any) -> Any:
+        for _ in range(2 if LAST else 3):
+            x = lax.pvary(lax.psum(x, "data"), "data")
+        return total(x)
+
+    fgrad.jit(sharded(body))(np.ones(3))
+
+
+def retraces() -> None:
+    """One rank compiles something new while the other one is in what both know."""
+    f = fgrad.jit(sharded(total))
+    f(np.ones(3))
+    f(np.ones(4 if LAST else 3))
+
+
+def profiles() -> None:
+    """One rank repeats what both have compiled."""
+    f = fgrad.jit(sharded(total))
+    f(np.ones(3))
+    if LAST:
+        fgrad.profile(f)(np.ones(3))
+    for _ in range(30):
+        f(np.ones(3))
+
+
+def other_code() -> None:
+    """Another version of the function at one rank."""
+    sharded(lambda x: total(x * x) if LAST else total(x) + lax.pmax(x[0], "data"))(np.ones(3))
+
+
+def shadowed() -> None:
+    f = sharded(lambda x: fgrad.vmap(lambda y: lax.psum(y, "data"), axis_name="data")(x))
+    f(np.ones(3))
+
+
+def no_axis() -> None:
+    sharded(lambda x: lax.psum(x, "model"))(np.ones(3))
+
+
+def does_not_divide() -> None:
+    dist.my_block(np.ones(3), P("data"), mesh=mesh)
+
+
+def computes() -> None:
+    """Something that takes long, which Ctrl-C ends."""
+    f = fgrad.jit(sharded(total))
+    while True:
         f(np.ones(3))
 
 

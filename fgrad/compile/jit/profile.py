@@ -24,7 +24,9 @@ from fgrad.compile.tasks.plan import Plan
 from fgrad.compile.tasks.steps import Group, KernelStep, LibraryStep
 from fgrad.errors import ArgumentError
 from fgrad.ir.program import Eqn, Var
+from fgrad.ir.walk import communicates
 from fgrad.tracing.on_device import HOST
+from fgrad.tracing.ranks import LIBRARY
 from fgrad.transforms.core.wrap import named_like
 
 OPERATIONS = 6  # that a row of the table names
@@ -106,7 +108,8 @@ def profile(fun: Callable[..., object], repeat: int = 20) -> Callable[..., Profi
 
     Returns:
         A function of the same arguments that returns a `Profile`, which prints as a table.  Steps
-        run one by one, so that what overlaps in a real call does not overlap here.
+        run one by one, so that what overlaps in a real call does not overlap here.  A program of
+        ranks is profiled by all of them together.
 
     Example:
         >>> import numpy as np, fgrad
@@ -120,6 +123,8 @@ def profile(fun: Callable[..., object], repeat: int = 20) -> Callable[..., Profi
 
     def profiled(*args: object, **kwargs: object) -> Profile:
         entry = jitted(fun).entry_of(args, kwargs)
+        if LIBRARY.agreed is not None and any([communicates(eqn) for eqn in entry.program.eqns]):
+            LIBRARY.agreed(f"profile({entry.program.name}, repeat={repeat})")
         device = entry.device or HOST
         device = HOST if BACKENDS[device].steps is None else device
         steps = BACKENDS[device].steps
