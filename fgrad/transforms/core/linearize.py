@@ -10,6 +10,7 @@ The function runs once, eagerly, so its values are the residuals and Python cont
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from fgrad import tree
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.kinds import is_array
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.pickling import Transformed, pickles_as_call
+from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
 from fgrad.ops.elementwise import convert
@@ -28,6 +29,7 @@ from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import is_lifted, lower, on_same_device
 from fgrad.transforms.core.arguments import warn_of_writes, watched
+from fgrad.transforms.core.linear_function import Form, linear_function
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.core.wrap import (
     argument_names,
@@ -240,7 +242,14 @@ def _pushforward(linear: Linearized, name: str) -> Callable[..., PyTree]:
         """The tangent of the result, for one of each primal."""
         return apply_tangents(linear, tangents, "linearize")
 
-    return Transformed(fun_jvp, fun_jvp, f"linearize({name})")
+    def form() -> Form:
+        check = partial(
+            _check_linear, like=linear.primals, what="tangent", of="linearize", whose="primal"
+        )
+        avals = tuple(map(aval_of, linear.primals))
+        return Form("linearize", name, linear.in_tree, avals, check)
+
+    return linear_function(fun_jvp, f"linearize({name})", form)
 
 
 @hides_own_frames
@@ -277,7 +286,12 @@ def _pullback(linear: Linearized, name: str) -> Callable[..., PyTree]:
         """The cotangents of the primals, for one of the result."""
         return pull_tree(linear, cotangent)
 
-    return Transformed(fun_vjp, fun_vjp, f"vjp({name})")
+    def form() -> Form:
+        check = partial(_check_linear, like=linear.outs, what="cotangent", of="vjp", whose="result")
+        avals = tuple(map(aval_of, linear.outs))
+        return Form("vjp", name, tree.tuple_of(linear.out_tree), avals, check)
+
+    return linear_function(fun_vjp, f"vjp({name})", form)
 
 
 def pull_tree(lin: Linearized, cotangent: PyTree, supports: Sequence[Value] = ()) -> PyTree:

@@ -29,7 +29,12 @@ from fgrad.transforms.control.common import split_list
 from fgrad.transforms.core.derived_programs import derived_program, jvp_program, zeros_of
 from fgrad.transforms.core.linear import linear_transpose
 from fgrad.transforms.core.linearize import jvp
-from fgrad.transforms.core.outer_context import Traced, batched_first, trace_beneath
+from fgrad.transforms.core.outer_context import (
+    Traced,
+    batched_first,
+    derivatives,
+    trace_beneath,
+)
 from fgrad.transforms.core.wrap import as_value, function_name, is_weak
 from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.jvp import CustomJvp
@@ -160,7 +165,8 @@ def custom_linear_solve(
                 outs = run(program, [*inputs[:n_m], *leaves])
                 return tree.unflatten(tree.structure(x), outs)
 
-            out = user_form(solver)(apply, *tree.unflatten(treedef, inputs[n_m:]))
+            with derivatives("stopped"):  # what the solver closes over counts as constant
+                out = user_form(solver)(apply, *tree.unflatten(treedef, inputs[n_m:]))
             return out if has_aux else (out, None)
 
         flags = [False] * n_m + weak
