@@ -41,6 +41,7 @@ copybutton_prompt_is_regexp = True
 
 ROOT = HERE.parent
 NAME = re.compile(r"(fgrad(?:\.\w+)+)(?:\(.*\))?", re.DOTALL)
+FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
 # Pages that stand elsewhere in the repository, by their names on the site.
 BORROWED = {
@@ -60,7 +61,9 @@ def links_within(_app: Sphinx, name: str, source: list[str]) -> None:
         target = HERE / f"{PLACES[target]}.md" if target in PLACES else target
         return "](" + Path(os.path.relpath(target, (HERE / name).parent)).as_posix()
 
-    text = LINK.sub(led, source[0]).replace("```mermaid\n", "```text\n")
+    parts = FENCE.split(source[0])
+    parts[::2] = [LINK.sub(led, text) for text in parts[::2]]
+    text = "".join(parts).replace("```mermaid\n", "```text\n")
     source[0] = text.replace("\n\n```\n", "\n```\n")
 
 

@@ -23,6 +23,7 @@ DOCUMENTS = [
 ]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 BLOCK = re.compile(r"^```pycon\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -40,9 +41,15 @@ def test_examples_run(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
 def test_links_lead_somewhere(path: Path) -> None:
-    targets = LINK.findall(path.read_text(encoding="utf-8"))
+    targets = LINK.findall(FENCE.sub("", path.read_text(encoding="utf-8")))
     broken = [target for target in targets if not (path.parent / target).exists()]
     assert not broken
+
+
+def test_every_page_is_in_the_contents_of_the_site() -> None:
+    contents = (ROOT / "docs/index.md").read_text(encoding="utf-8").splitlines()
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert sorted(pages - set(contents)) == []
 
 
 def test_every_error_has_a_section() -> None:
