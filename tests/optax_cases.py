@@ -20,6 +20,25 @@ CASES: dict[str, Case] = {
     "adam_nesterov": (lambda o: o.adam(RATE, nesterov=True), True),
     "adamax": (lambda o: o.adamax(RATE), True),
     "adamaxw": (lambda o: o.adamaxw(RATE, weight_decay=0.1), True),
+    "adafactor": (
+        lambda o: o.adafactor(RATE, min_dim_size_to_factor=2, momentum=0.9, weight_decay_rate=0.01),
+        False,
+    ),
+    "adafactor_whole": (lambda o: o.adafactor(RATE, factored=False), False),
+    "factored": (lambda o: o.scale_by_factored_rms(min_dim_size_to_factor=2), True),
+    "adaptive_clip": (
+        lambda o: o.chain(o.sgd(RATE), o.adaptive_grad_clip(0.02, eps=1e-2)),
+        True,
+    ),
+    "distance": (
+        lambda o: o.chain(o.scale_by_distance_over_gradients(0.1), o.scale(-1.0)),
+        False,
+    ),
+    "optimistic_adam": (
+        lambda o: o.optimistic_adam_v2(RATE, alpha=0.7, beta=0.4, nesterov=False),
+        True,
+    ),
+    "sm3": (lambda o: o.sm3(RATE), False),
     "adamw": (lambda o: o.adamw(RATE, weight_decay=0.1), True),
     "adan": (lambda o: o.adan(RATE), True),
     "amsgrad": (lambda o: o.amsgrad(RATE), True),
@@ -54,6 +73,8 @@ CASES: dict[str, Case] = {
         True,
     ),
 }
+# What optax computes with float32 inside.
+SINGLE = ("adafactor", "adafactor_whole", "factored", "distance")
 SCHEDULES: dict[str, Callable[[Any], Any]] = {
     "polynomial": lambda o: o.polynomial_schedule(1.0, 0.1, 2.0, 7, 2),
     "warmup_constant": lambda o: o.warmup_constant_schedule(0.1, 1.0, 4),

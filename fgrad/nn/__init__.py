@@ -48,6 +48,7 @@ from fgrad.nn.probability import (
     softmax_cross_entropy,
     softmax_cross_entropy_with_probabilities,
 )
+from fgrad.nn.structured_losses import ctc_loss, ctc_loss_with_forward_probs, ntxent
 from fgrad.nn.weights import (
     glorot_normal,
     glorot_uniform,
@@ -61,6 +62,8 @@ __all__ = [
     "avg_pool",
     "celu",
     "conv",
+    "ctc_loss",
+    "ctc_loss_with_forward_probs",
     "dot_product_attention",
     "dropout",
     "elu",
@@ -87,6 +90,7 @@ __all__ = [
     "logsumexp",
     "max_pool",
     "mish",
+    "ntxent",
     "one_hot",
     "relu",
     "relu6",

@@ -8,7 +8,8 @@ Floating-point results keep the dtype of their parameter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -173,9 +174,40 @@ def stateless(
     return GradientTransformation(lambda params: EmptyState(), update)
 
 
+def taken(transformation: GradientTransformation, extra: Mapping[str, PyTree]) -> PyTree:
+    """Those of some keywords that the `update` of a transformation takes, such as `value`."""
+    if not extra:
+        return {}
+    parts = getattr(inspect.unwrap(transformation.update), "parts", None)
+    if parts is not None:
+        return {key: value for part in parts for key, value in taken(part, extra).items()}
+    given = inspect.signature(transformation.update).parameters
+    return {key: value for key, value in extra.items() if key in given}
+
+
+def handing_on(
+    update: Callable[..., PyTree], parts: Iterable[GradientTransformation]
+) -> Callable[..., PyTree]:
+    """The `update` of a transformation that hands keywords on to its parts."""
+    update.parts = tuple(parts)  # type: ignore[attr-defined]
+    return update
+
+
+def check_taken(
+    name: str, parts: Iterable[GradientTransformation], extra: Mapping[str, PyTree]
+) -> None:
+    """Refuse keywords that none of several transformations takes."""
+    known = {key for part in parts for key in taken(part, extra)}
+    for key in extra:
+        if key not in known:
+            raise ArgumentError(f"optim.{name}: no part takes the argument {key!r} of `update`.")
+
+
 @pickles_as_call
 def chain(*transformations: GradientTransformation) -> GradientTransformation:
     """Transformations applied one after the other; the state is the tuple of their states.
+
+    Keywords of `update` go to those parts that take them.
 
     Example:
         >>> optimizer = chain(clip_by_global_norm(1.0), scale(-0.1))
@@ -187,7 +219,10 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
     def init(params: Params) -> State:
         return tuple([t.init(params) for t in transformations])
 
-    def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
+    def update(
+        updates: Updates, state: State, params: Params | None = None, **extra: PyTree
+    ) -> PyTree:
+        check_taken("chain", transformations, extra)
         if len(state) != len(transformations):
             raise ArgumentError(
                 f"optim.chain: a state of {len(state)} parts for {len(transformations)} "
@@ -195,11 +230,12 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
             )
         states = []
         for transformation, part in zip(transformations, state, strict=True):
-            updates, part = transformation.update(updates, part, params)
+            more = taken(transformation, extra)
+            updates, part = transformation.update(updates, part, params, **more)
             states.append(part)
         return updates, tuple(states)
 
-    return GradientTransformation(init, update)
+    return GradientTransformation(init, handing_on(update, transformations))
 
 
 @pickles_as_call

@@ -398,7 +398,7 @@ def scale_by_trust_ratio(
     """
 
     def step(t: PyTree, g: PyTree, p: PyTree) -> PyTree:
-        size, own = np.maximum(_norm(p), min_norm), np.maximum(_norm(g), min_norm)
+        size, own = np.maximum(norm_of(p), min_norm), np.maximum(norm_of(g), min_norm)
         none = np.logical_or(size == 0, own == 0)
         ratio = trust_coefficient * size / np.where(none, 1, own + eps)
         return (scaled(g, np.where(none, 1, ratio)),)
@@ -406,7 +406,7 @@ def scale_by_trust_ratio(
     return rule("scale_by_trust_ratio", [], step, needs_params=True)
 
 
-def _norm(x: Value) -> Value:
+def norm_of(x: Value) -> Value:
     """The Euclidean norm of an array, with derivative 0 at 0."""
     total = np.sum(abs_square(x))
     return np.where(total > 0, np.sqrt(np.where(total > 0, total, 1)), 0)
@@ -432,9 +432,9 @@ def _block(name: str, what: str, size: Callable[[PyTree], PyTree]) -> PyTree:
     return pickles_as_call(make)
 
 
-scale_by_param_block_norm = _block("scale_by_param_block_norm", "the norm", _norm)
+scale_by_param_block_norm = _block("scale_by_param_block_norm", "the norm", norm_of)
 scale_by_param_block_rms = _block(
     "scale_by_param_block_rms",
     "the root of the mean square",
-    lambda p: _norm(p) / math.sqrt(max(p.size, 1)),
+    lambda p: norm_of(p) / math.sqrt(max(p.size, 1)),
 )

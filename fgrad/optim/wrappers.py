@@ -29,10 +29,13 @@ from fgrad.optim.base import (
     Updates,
     abs_square,
     check_structure,
+    check_taken,
     first_count,
     global_norm,
+    handing_on,
     scaled,
     stateless,
+    taken,
     zeros_like,
 )
 from fgrad.trace import Value
@@ -80,14 +83,18 @@ def masked(inner: GradientTransformation, mask: Mask) -> GradientTransformation:
     def parts(x: PyTree, of: PyTree) -> tuple[PyTree, PyTree]:
         return tree.partition(x, mask(of) if callable(mask) else mask)
 
-    def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
+    def update(
+        updates: Updates, state: State, params: Params | None = None, **extra: PyTree
+    ) -> PyTree:
         of = updates if params is None else params
         wanted, rest = parts(updates, of)
         own = None if params is None else parts(params, of)[0]
-        new, state = inner.update(wanted, state, own)
+        new, state = inner.update(wanted, state, own, **extra)
         return tree.combine(new, rest), state
 
-    return GradientTransformation(lambda params: inner.init(parts(params, params)[0]), update)
+    return GradientTransformation(
+        lambda params: inner.init(parts(params, params)[0]), handing_on(update, [inner])
+    )
 
 
 @pickles_as_call
@@ -236,20 +243,22 @@ def apply_if_finite(
     def init(params: Params) -> FiniteState:
         return FiniteState(first_count(), np.bool_(True), first_count(), inner.init(params))
 
-    def update(updates: Updates, state: FiniteState, params: Params | None = None) -> PyTree:
+    def update(
+        updates: Updates, state: FiniteState, params: Params | None = None, **extra: PyTree
+    ) -> PyTree:
         finite = all_finite(updates)
         failed = np.where(finite, 0, state.notfinite_count + 1)[()]
-        taken = np.logical_or(finite, failed > max_consecutive_errors)
-        new, after = inner.update(updates, state.inner, params)
+        takes = np.logical_or(finite, failed > max_consecutive_errors)
+        new, after = inner.update(updates, state.inner, params, **extra)
         kept = FiniteState(
             failed,
             finite,
             state.total_notfinite + np.where(finite, 0, 1)[()],
-            chosen(taken, after, state.inner),
+            chosen(takes, after, state.inner),
         )
-        return chosen(taken, new, zeros_like(updates)), kept
+        return chosen(takes, new, zeros_like(updates)), kept
 
-    return GradientTransformation(init, update)
+    return GradientTransformation(init, handing_on(update, [inner]))
 
 
 class LossScaleState(NamedTuple):
@@ -519,12 +528,17 @@ def named_chain(*pairs: tuple[str, GradientTransformation]) -> GradientTransform
         (np.float64(-1.0), {'half': EmptyState(), 'negative': EmptyState()})
     """
 
-    def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
+    def update(
+        updates: Updates, state: State, params: Params | None = None, **extra: PyTree
+    ) -> PyTree:
+        check_taken("named_chain", [part for _, part in pairs], extra)
         states = {}
         for name, part in pairs:
-            updates, states[name] = part.update(updates, state[name], params)
+            more = taken(part, extra)
+            updates, states[name] = part.update(updates, state[name], params, **more)
         return updates, states
 
     return GradientTransformation(
-        lambda params: {name: part.init(params) for name, part in pairs}, update
+        lambda params: {name: part.init(params) for name, part in pairs},
+        handing_on(update, [part for _, part in pairs]),
     )
