@@ -331,3 +331,25 @@ def test_threads_pickle_at_once() -> None:
 
 def vector_sum(x: Any) -> Any:
     return np.sum(vector(x))
+
+
+def test_what_a_gradient_leaves_for_later_is_there_when_it_is_asked_for() -> None:
+    def loss(x: Any, *, scale: float = 2.0) -> Any:
+        """A loss."""
+        return np.sum(x) * scale
+
+    for make in (fgrad.grad, fgrad.value_and_grad, lambda f: fgrad.grad(fgrad.grad(f))):
+        for name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            assert getattr(make(loss), name) == getattr(loss, name)
+        assert inspect.signature(make(loss)) == inspect.signature(loss)
+        assert inspect.unwrap(make(loss)) is loss
+        assert "grad(" in repr(make(loss))
+        assert functools.wraps(make(loss))(lambda x: x).__name__ == "loss"
+        assert copy.copy(make(loss)).__name__ == "loss"
+        assert not hasattr(make(loss), "no_such_name")
+    assert fgrad.grad(functools.partial(loss, scale=3.0))(1.0) == 3.0
+    assert fgrad.grad(np.sin).__name__ == "sin"
+    assert not hasattr(fgrad.grad(functools.partial(loss)), "__qualname__")
+    own = fgrad.grad(loss)
+    own.__name__ = own.__doc__ = "mine"
+    assert (own.__qualname__, own.__name__, own.__doc__) == (loss.__qualname__, "mine", "mine")

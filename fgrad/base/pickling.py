@@ -52,9 +52,12 @@ class Transformed:
         label: how cards call it.
     """
 
-    __slots__ = ("fun", "of", "recipe", "__dict__", "__weakref__")
+    __slots__ = ("fun", "of", "prefix", "recipe", "work", "__dict__", "__weakref__")
 
+    fun: Callable[..., PyTree]
     recipe: Recipe
+    prefix: str  # of the label, and what makes `fun`, where both are made when they are asked for
+    work: Callable[[], Callable[..., PyTree]]
 
     def __init__(self, fun: Callable[..., PyTree], of: Callable[..., PyTree], label: str) -> None:
         self.fun, self.of = fun, of
@@ -70,6 +73,18 @@ class Transformed:
             if sys.version_info >= (3, 11):
                 raise
             raise error  # Python 3.10 would raise it with the traceback of before
+
+    def __getattr__(self, name: str) -> PyTree:
+        """What `transformed_later` has left for later."""
+        if name == "fun":
+            self.fun = self.work()
+            return self.fun
+        if name in _LATER and "__label__" not in self.__dict__:
+            own = dict(self.__dict__)
+            named(self, self.of, f"{self.prefix}({label_of(self.of)})")
+            self.__dict__.update(own)
+            return getattr(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"<{label_of(self)}>"
@@ -88,6 +103,21 @@ class Transformed:
         made.__wrapped__ = self.__wrapped__  # type: ignore[attr-defined]
         made.recipe = self.recipe
         return made
+
+
+_LATER = frozenset({"__label__", "__name__", "__qualname__", "__wrapped__"})
+
+
+def transformed_later(
+    work: Callable[[], Callable[..., PyTree]], of: Callable[..., PyTree], prefix: str
+) -> Transformed:
+    """The same, whose closure, names and label are made when they are first asked for: a gradient
+    at the prompt that is compiled never does, and is made in half of the time."""
+    made = Transformed.__new__(Transformed)
+    made.work, made.of, made.prefix = work, of, prefix
+    made.__module__ = getattr(of, "__module__", made.__module__)
+    made.__doc__ = getattr(of, "__doc__", None)
+    return made
 
 
 def named(wrapper: Any, of: Callable[..., object], label: str) -> None:
@@ -115,7 +145,12 @@ def pickles_as_call(make: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> R:
-        return with_recipe(make(*args, **kwargs), Recipe(made, args, kwargs))
+        result = make(*args, **kwargs)
+        recipe = tuple.__new__(Recipe, (made, args, kwargs, None))
+        if type(result) is Transformed:
+            result.recipe = recipe
+            return result
+        return with_recipe(result, recipe)
 
     return made
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
-from fgrad.base.pickling import COMPILED, pickles_as_call
+from fgrad.base.pickling import COMPILED, pickles_as_call, transformed_later
 from fgrad.base.quiet import quiet
 from fgrad.base.source import here, resolve
 from fgrad.errors import NonScalarGradError
@@ -37,7 +37,6 @@ from fgrad.transforms.core.wrap import (
     function_name,
     ids_of,
     is_weak,
-    named_like,
     normal_argnums,
     outside,
     outside_tree,
@@ -92,8 +91,22 @@ def value_and_grad(
         (np.float64(5.0), array([2., 4.]))
     """
     check_callable(fun, "value_and_grad")
-    both = _differentiated(fun, argnums, has_aux, holomorphic, memory, True)
-    return named_like(both, fun, "value_and_grad")
+    return _later(fun, "value_and_grad", argnums, has_aux, holomorphic, memory)
+
+
+def _later(
+    fun: Callable[..., PyTree],
+    name: str,
+    argnums: int | Sequence[int],
+    has_aux: bool,
+    holomorphic: bool,
+    memory: int | str | None,
+) -> Callable[..., PyTree]:
+    """What users get, in which the work begins when it is called."""
+    of = fun if memory is None else memory_budget.budgeted(fun, memory)
+    both = name != "grad"
+    work = lambda: _differentiated(of, argnums, has_aux, holomorphic, both)  # noqa: E731
+    return transformed_later(work, fun, name)
 
 
 def _differentiated(
@@ -101,13 +114,9 @@ def _differentiated(
     argnums: int | Sequence[int],
     has_aux: bool,
     holomorphic: bool,
-    memory: int | str | None,
     with_value: bool,
 ) -> Callable[..., PyTree]:
     """A function of the arguments of `fun` that returns its gradient, or its value and that."""
-    if memory is not None:
-        fun = memory_budget.budgeted(fun, memory)
-
     name = function_name(fun)
     form = UserForm(fun)
 
@@ -175,8 +184,7 @@ def grad(
         np.float64(12.0)
     """
     check_callable(fun, "grad")
-    gradient = _differentiated(fun, argnums, has_aux, holomorphic, memory, False)
-    return named_like(gradient, fun, "grad")
+    return _later(fun, "grad", argnums, has_aux, holomorphic, memory)
 
 
 def _wanted(

@@ -15,7 +15,7 @@ and setting for debugging leads to the interpreter.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 
 import numpy as np
@@ -133,17 +133,26 @@ _HISTORIES: dict[int, History] = {}  # by the identity of the code
 _COMPILING = Locked()
 
 
+_NO_RECIPE = Recipe(declared.call, (), {})
+
+
 def at_prompt(made: Transformed, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> PyTree:
     """The result of a call of what a transform made, compiled if that pays and is the same."""
-    fun = _transformed(made)
-    history = None if fun is None else history_of(fun.__code__)
+    transform, given, named, _ = getattr(made, "recipe", _NO_RECIPE)
+    fun: PyTree = given[0] if given else None
+    if type(fun) is not FunctionType or transform not in COMPILED:
+        fun = _transformed(made)
+    history = None if fun is None else _HISTORIES.get(id(fun.__code__)) or history_of(fun.__code__)
     if fun is None or history is None or history.why or innermost() is not None or is_watched():
         return made.fun(*args, **kwargs)
-    for short in history.short:
-        compiled = short.kind.compiled
-        if compiled is not None and _is_like(short, made.recipe, fun):
-            leaves = short.take(fun, args, kwargs)
-            outs = None if leaves is None else _outs(short.kind, compiled, leaves)
+    for make, options, words, epoch, take, kind in history.short:
+        compiled = kind.compiled
+        if make is not transform or epoch != config.epoch or given[0] is not fun:
+            continue
+        plain = len(given) == 1 and not (options or named or words)
+        if compiled is not None and (plain or _are_same(options, given[1:], words, named)):
+            leaves = take(fun, args, kwargs)
+            outs = None if leaves is None else _outs(kind, compiled, leaves)
             if outs is not None:
                 return compiled.result(outs) if outs[0] else made.fun(*args, **kwargs)
     if history.seconds < LOOK and config.eager_compile != ALWAYS:
@@ -173,16 +182,16 @@ def interpreted(
     return result, Cost(state.recorded - before)
 
 
-def _is_like(short: Short, recipe: Recipe, fun: FunctionType) -> bool:
-    """Whether a call is of the transform of an earlier one, with the very same options."""
-    if short.make is not recipe.make or short.epoch != config.epoch or recipe.args[0] is not fun:
-        return False
-    if len(recipe.args) == 1 and not short.options:
-        return not recipe.kwargs and not short.named
-    given = recipe.args[1:]
-    same = len(given) == len(short.options) and recipe.kwargs.keys() == short.named.keys()
-    same = same and all([x is y for x, y in zip(given, short.options, strict=True)])
-    return same and all([x is short.named[name] for name, x in recipe.kwargs.items()])
+def _are_same(
+    options: Sequence[PyTree],
+    given: Sequence[PyTree],
+    words: Mapping[str, PyTree],
+    named: Mapping[str, PyTree],
+) -> bool:
+    """Whether a transform is given the very same options as before."""
+    same = len(given) == len(options) and words.keys() == named.keys()
+    same = same and all([x is y for x, y in zip(given, options, strict=True)])
+    return same and all([x is words[name] for name, x in named.items()])
 
 
 def _transformed(made: Transformed) -> FunctionType | None:
@@ -190,9 +199,9 @@ def _transformed(made: Transformed) -> FunctionType | None:
     fun: PyTree = made
     while type(fun) is Transformed:
         recipe = getattr(fun, "recipe", None)
-        if recipe is None or recipe.make not in COMPILED or not recipe.args:
+        if recipe is None or recipe[0] not in COMPILED or not recipe[1]:
             return None
-        fun = recipe.args[0]
+        fun = recipe[1][0]
     return fun if type(fun) is FunctionType else None
 
 
