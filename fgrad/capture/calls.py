@@ -424,6 +424,15 @@ def own(x: Any) -> Any:
     return x
 
 
+def ready(value: object, x: Any) -> Any:
+    """A new array that has no other name, for `value` to be written into it: an array of the trace
+    from where that may be traced on."""
+    if type(x) is not np.ndarray or isinstance(value, _UNTRACED):
+        return x
+    return own(x)
+
+
+_UNTRACED = (float, int, complex, np.ndarray, np.generic)
 _NEW = frozenset({"copy", "astype", "flatten", "repeat"})  # methods that make new arrays
 
 

@@ -12,11 +12,12 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fgrad.capture.names import own_nodes
+from fgrad.capture.names import MADE, own_nodes
 from fgrad.capture.source import Unconvertible, copied, no_arguments, placed
 
-CAPTURE = "capture_"  # the name of the operators in rewritten code
+CAPTURE = f"{MADE}capture"  # the name of the operators in rewritten code
 LEFT_ALONE = frozenset({"super", "locals", "globals", "eval", "exec", "vars", "dir"})
+ITEM, ITEMS, ROWS, PARTS = f"{MADE}item", f"{MADE}items", f"{MADE}rows", f"{MADE}value"
 FRAME_READERS = frozenset({"locals", "eval", "exec", "vars", "dir"})
 
 SHOWING = frozenset({
@@ -156,9 +157,9 @@ class Expressions(ast.NodeTransformer):
             return node
         if len(node.targets) == 1 and not isinstance(node.targets[0], (ast.Tuple, ast.List)):
             return [placed(self._store(node.targets[0], node.value), node)]  # type: ignore[list-item]
-        new: list[ast.stmt] = [ast.Assign([ast.Name("value_", ast.Store())], node.value)]
+        new: list[ast.stmt] = [ast.Assign([ast.Name(PARTS, ast.Store())], node.value)]
         for target in node.targets:
-            new += self._spread(target, load("value_"))
+            new += self._spread(target, load(PARTS))
         return [placed(s, node) for s in new]  # type: ignore[misc]
 
     def _fills(self, node: ast.Assign) -> bool:
@@ -184,7 +185,7 @@ class Expressions(ast.NodeTransformer):
             return [self._store(target, value)]
         if any([isinstance(part, ast.Starred) for part in target.elts]):
             raise Unconvertible("a starred target beside elements of arrays")
-        names = [f"{value.id}{k}_" for k in range(len(target.elts))]
+        names = [f"{value.id}_{k}" for k in range(len(target.elts))]
         new: list[ast.stmt] = [
             ast.Assign([ast.Tuple([ast.Name(n, ast.Store()) for n in names], ast.Store())], value)
         ]
@@ -271,7 +272,7 @@ def _over(
     node: ast.expr = whole.args[0] if isinstance(whole, ast.Call) else whole  # of `made`
     assert isinstance(node, (ast.GeneratorExp, ast.ListComp))
     (loop,) = node.generators
-    items, loop.iter = loop.iter, load("items_")
+    items, loop.iter = loop.iter, load(ITEMS)
     test: ast.expr = ast.Constant(None)
     if loop.ifs:
         first, *others = [copied(x) for x in loop.ifs]
@@ -280,8 +281,8 @@ def _over(
     inner: Any = copied(node.elt)
     called = inner.func if isinstance(inner, ast.Call) else None
     if isinstance(called, ast.Attribute) and called.attr == "made" and _walks(inner.args[0]):
-        inner = placed(_over(load("rows_"), inner), inner)
-    plain = ast.Lambda(no_arguments("items_"), whole)
+        inner = placed(_over(load(ROWS), inner), inner)
+    plain = ast.Lambda(no_arguments(ITEMS), whole)
     value = _of_item(inner, loop.target)
     call = operator_call("over", function, items, plain, test, value, *rest)
     call.keywords = list(named)
@@ -289,11 +290,11 @@ def _over(
 
 
 def _of_item(body: ast.expr, target: ast.expr) -> ast.Lambda:
-    """`lambda item_, rows_: body`, where the item is taken apart by a target."""
-    one = ast.Tuple([load("item_")], ast.Load())
+    """`lambda item, rows: body`, where the item is taken apart by a target."""
+    one = ast.Tuple([load(ITEM)], ast.Load())
     step = ast.comprehension(copied(target), one, [], 0)
     made = ast.Subscript(ast.ListComp(body, [step]), ast.Constant(0), ast.Load())
-    return ast.Lambda(no_arguments("item_", "rows_"), made)
+    return ast.Lambda(no_arguments(ITEM, ROWS), made)
 
 
 def _is_flag(node: ast.Compare) -> bool:

@@ -13,11 +13,11 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from fgrad.capture.names import FUNCTIONS, own_nodes
+from fgrad.capture.names import FUNCTIONS, MADE, own_nodes
 from fgrad.capture.source import Unconvertible, placed
 
-RESULT, RETURNED = "result_", "returned_"  # of a function with several `return`s
-BREAK, CONTINUE = "break_{}", "continue_{}"  # of a loop by its number
+RESULT, RETURNED = f"{MADE}result", f"{MADE}returned"  # of a function with several `return`s
+BREAK, CONTINUE = f"{MADE}break_{{}}", f"{MADE}continue_{{}}"  # of a loop by its number
 
 Block = list[ast.stmt]
 JumpTypes = tuple[type[ast.stmt], ...]

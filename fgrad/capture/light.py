@@ -14,8 +14,9 @@ from types import CodeType, FunctionType
 
 import numpy as np
 
+from fgrad.capture.buffers import VALUE, Buffers
 from fgrad.capture.calls import OF_LISTS, TABLE
-from fgrad.capture.expressions import CAPTURE, FRAME_READERS, LEFT_ALONE, operator_call
+from fgrad.capture.expressions import CAPTURE, FRAME_READERS, LEFT_ALONE, load, operator_call
 from fgrad.capture.names import elements_written, own_nodes
 from fgrad.capture.rewrite import renamed
 from fgrad.capture.source import Unconvertible, code_of, copied, function_of, node_of, placed
@@ -40,7 +41,7 @@ def light_code(fun: FunctionType, operator: str = "light") -> CodeType | None:
     if {n.id for n in nodes if isinstance(n, ast.Name)} & FRAME_READERS:
         raise Unconvertible("it reads its own frame")
     calls = _Calls(fun, node.body, operator)
-    node.body = [calls.visit(s) for s in node.body]
+    calls.generic_visit(node)
     if not calls.count:
         return None
     made = code_of(ast.fix_missing_locations(node), fun.__code__, CAPTURE)
@@ -54,6 +55,7 @@ class _Calls(ast.NodeTransformer):
         self.operator = operator
         self.scope, self.local = fun.__globals__, frozenset(fun.__code__.co_varnames)
         self.written, self.count = elements_written(body), 0
+        self.buffers = Buffers(fun, body)
         bound = [n for n in own_nodes(body) if isinstance(n, ast.Assign)]
         targets = [t for n in bound if isinstance(n.value, _DISPLAYS) for t in n.targets]
         self.lists = {t.id for t in targets if isinstance(t, ast.Name)}
@@ -66,9 +68,11 @@ class _Calls(ast.NodeTransformer):
 
     visit_ClassDef = visit_AsyncFunctionDef = visit_FunctionDef  # type: ignore[assignment]
 
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+    def visit_Assign(self, node: ast.Assign) -> ast.AST | list[ast.stmt]:
         target, value = node.targets[0], node.value
-        fills = isinstance(target, ast.Name) and target.id in self.written
+        if isinstance(target, ast.Subscript) and self.buffers.written(target):
+            return self._written(node, target)
+        fills = isinstance(target, ast.Name) and target.id in self.written - self.buffers.names
         if fills and len(node.targets) == 1 and isinstance(value, (ast.Call, ast.BinOp)):
             self.generic_visit(value)
             self.count += 1
@@ -78,6 +82,25 @@ class _Calls(ast.NodeTransformer):
                 node.value = _operator("own", value)
             return node
         return self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | list[ast.stmt]:
+        if self.buffers.written(node.target):
+            return self._written(node, node.target)
+        return self.generic_visit(node)
+
+    def _written(self, node: ast.Assign | ast.AugAssign, target: ast.expr) -> list[ast.stmt]:
+        """`y[i] = v`, where `y` is an array of the trace from then on if `v` is traced."""
+        name = self.buffers.written(target)
+        assert name is not None
+        self.generic_visit(node)
+        if self.buffers.is_known(node.value):
+            return [node]
+        self.count += 1
+        ready = operator_call("ready", load(VALUE), load(name))
+        first = ast.Assign([ast.Name(VALUE, ast.Store())], node.value)
+        second = ast.Assign([ast.Name(name, ast.Store())], ready)
+        node.value = load(VALUE)
+        return [placed(s, node) for s in (first, second, node)]  # type: ignore[misc]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
@@ -90,7 +113,7 @@ class _Calls(ast.NodeTransformer):
         self.generic_visit(node)
         named = any([isinstance(x, ast.Name) and x.id in self.lists for x in node.args])
         lists = named or any([isinstance(x, _DISPLAYS) for x in node.args])
-        if self._matters(node.func, lists):
+        if self._matters(node.func, lists) and not self.buffers.stays(node):
             self.count += 1
             node.func = _operator(self.operator, node.func)
         return node

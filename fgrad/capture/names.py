@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 Names: TypeAlias = "frozenset[str]"
 NONE: Names = frozenset()
+MADE = "."  # names that rewriting makes begin so, as no name of a user's can: `.item`
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fgrad.capture import conditions, elements, raising
 from fgrad.capture.branches import if_
-from fgrad.capture.calls import class_of, own
+from fgrad.capture.calls import class_of, own, ready
 from fgrad.capture.comprehensions import over
 from fgrad.capture.convert import OPERATORS, called, captured, filled, light
 from fgrad.capture.loops import for_, while_
@@ -13,7 +13,7 @@ from fgrad.tracing.texts import shown
 OPERATORS.called, OPERATORS.light, OPERATORS.filled, OPERATORS.own = called, light, filled, own
 OPERATORS.for_, OPERATORS.while_, OPERATORS.if_ = for_, while_, if_
 OPERATORS.class_, OPERATORS.over = class_of, over
-OPERATORS.slice, OPERATORS.shown = slice, shown
+OPERATORS.slice, OPERATORS.shown, OPERATORS.ready = slice, shown, ready
 for _name in ("both", "any_of", "not_", "either", "chained", "is_", "is_not"):
     setattr(OPERATORS, _name, getattr(conditions, _name))
 for _name in ("assert_", "raised", "trying", "caught"):

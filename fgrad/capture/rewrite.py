@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from types import CodeType, FunctionType
 
 from fgrad.capture import jumps
-from fgrad.capture.expressions import CAPTURE, Expressions, later, load, operator_call
+from fgrad.capture.expressions import CAPTURE, ITEM, Expressions, later, load, operator_call
 from fgrad.capture.jumps import Block, at
 from fgrad.capture.names import (
+    MADE,
     NONE,
     Names,
     elements_written,
@@ -38,8 +39,6 @@ from fgrad.capture.source import (
     node_of,
     placed,
 )
-
-ITEM = "item_"
 
 
 def converted_code(fun: FunctionType) -> CodeType:
@@ -75,7 +74,7 @@ def renamed(code: CodeType, like: CodeType) -> CodeType:
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(("body_", "then_", "else_")) and name[-1].isdigit()
+    return name.startswith(MADE) and name[-1].isdigit()
 
 
 class _Function:
@@ -165,8 +164,8 @@ class _Function:
         bound = (stored(s.body) | stored(s.orelse)) - self.globals
         wanted = after | live(s.body, after) | live(s.orelse, after)
         shared = bound & wanted
-        then = self.sub(f"then_{k}", s.body, after, shared, s)
-        other = self.sub(f"else_{k}", s.orelse, after, shared, s)
+        then = self.sub(f"{MADE}then_{k}", s.body, after, shared, s)
+        other = self.sub(f"{MADE}else_{k}", s.orelse, after, shared, s)
         call = operator_call(
             "if_",
             self.expressions.visit(s.test),
@@ -201,7 +200,7 @@ class _Function:
         bound = stored(body) - self.globals - {ITEM}
         shared = bound & head
         args = () if test is not None else (ITEM,)
-        made = self.sub(f"body_{k}", body, head, shared, s, *args)
+        made = self.sub(f"{MADE}body_{k}", body, head, shared, s, *args)
         state = [load(made.name), _constant(shared), _constant(_written(body))]
         if test is not None:
             go = ast.BoolOp(ast.And(), [jumps.unless([flag]), test]) if breaks else test

@@ -17,10 +17,11 @@ from types import CodeType, FunctionType
 from typing import Any, TypeAlias, TypeVar
 
 from fgrad.base.fork_locks import Locked
+from fgrad.capture.names import MADE
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.Lambda"
 N = TypeVar("N", bound=ast.AST)
-NAME = "function_"  # of what is compiled, so that its own name is that of the user's function
+NAME = f"{MADE}function"  # of what is compiled, so that its own name is that of the user's function
 _FUTURE = 0x1FF0000  # the flags of `from __future__ import`
 _MOST_ENDS = 16  # of a definition that are tried before the whole file is parsed
 
@@ -195,7 +196,7 @@ def code_of(node: ast.FunctionDef, like: CodeType, extra: str) -> CodeType | Non
     """The code of a definition, whose free variables are those of `like`, and `extra`."""
     free = [*like.co_freevars, *([extra] if extra else [])]
     made = definition(
-        "factory", no_arguments(*free), [node, ast.Return(ast.Name(node.name, ast.Load()))]
+        f"{MADE}factory", no_arguments(*free), [node, ast.Return(ast.Name(node.name, ast.Load()))]
     )
     ast.copy_location(made, node)
     ast.fix_missing_locations(made)

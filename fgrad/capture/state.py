@@ -23,6 +23,7 @@ import numpy as np
 from fgrad.base.closures import contents
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.capture.aliases import roots_of
+from fgrad.capture.names import MADE
 from fgrad.capture.values import (
     UNDEFINED,
     Parts,
@@ -42,8 +43,6 @@ from fgrad.tracing.assign import View, made_inside, root_of, writes_of
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import Body
 from fgrad.tracing.thread_state import THREAD
-
-INTERNAL = ("result_", "returned_", "break_", "continue_")  # what the rewriting adds
 
 
 class Again(Exception):
@@ -99,7 +98,7 @@ class Cells:
 
 def is_internal(name: str) -> bool:
     """Whether a variable was made by the rewriting."""
-    return name.startswith(INTERNAL)
+    return name.startswith(MADE)
 
 
 def _references(cell: CellType) -> int:
