@@ -52,6 +52,12 @@ class FgradError(Exception):
         self.headline = headline
         self.rows = rows
 
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Say more, in front of what there is to write."""
+        k = next((k for k, row in enumerate(self.rows) if row[0] == "write"), len(self.rows))
+        self.rows = (*self.rows[:k], *rows, *self.rows[k:])
+        self.args = (card(self.headline, self.rows, type(self).__name__.lower()),)
+
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.headline, self.rows), self.__dict__
 

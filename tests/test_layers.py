@@ -259,6 +259,7 @@ UPWARD = {
     "fgrad.tracing.tables.unsupported_card": "NumPy calls a tracer, which has no card for names",
     "fgrad.tracing.tables.store_out": "NumPy calls a tracer with `out=`, an assignment",
     "fgrad.tracing.capturing.captured": "transforms call functions whose loops are rewritten",
+    "fgrad.tracing.trace_errors.not_captured": "cards say why a function was not rewritten",
     "fgrad.base.pickling.at_prompt": "calls of `grad(f)` at the prompt compile themselves",
     "fgrad.capture.explain.why_interpreted": "`explain_capture` says what these calls do",
     "fgrad.capture.ragged.fold": "a sum of a slice is a loop, whose body indexes",

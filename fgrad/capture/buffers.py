@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fgrad.capture.names import FUNCTIONS, MADE, own_nodes
+from fgrad.capture.names import FUNCTIONS, MADE, children, nodes_in, own_nodes
 
 Parents: TypeAlias = "dict[int, ast.AST]"
 VALUE = f"{MADE}written"  # the variable of what is to be written
@@ -55,7 +55,7 @@ class Buffers:
         code = fun.__code__
         self.scope, self.local = fun.__globals__, {*code.co_varnames, *code.co_cellvars}
         nodes = list(own_nodes(body))
-        self.parents: Parents = {id(c): n for n in nodes for c in ast.iter_child_nodes(n)}
+        self.parents: Parents = {id(c): n for n in nodes for c in children(n)}
         self.made = self._made(nodes) - _elsewhere(nodes)
         self.made -= {*code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}
         if any([isinstance(n, ast.Try) and n.finalbody for n in nodes]):
@@ -193,7 +193,7 @@ class Buffers:
 def _elsewhere(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that functions made here may use, and those that are not of this function."""
     inner = [n for n in nodes if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
-    found = {part.id for n in inner for part in ast.walk(n) if isinstance(part, ast.Name)}
+    found = {part.id for n in inner for part in nodes_in(n) if isinstance(part, ast.Name)}
     declared = [n for n in nodes if isinstance(n, (ast.Global, ast.Nonlocal))]
     return found | {name for n in declared for name in n.names}
 
@@ -237,13 +237,13 @@ _PARTS = (
 
 def _is_constant(node: ast.expr, names: Collection[str] = ()) -> bool:
     """Whether an expression is made of written numbers, and of variables with some names."""
-    parts = list(ast.walk(node))
+    parts = list(nodes_in(node))
     named = all([part.id in names for part in parts if isinstance(part, ast.Name)])
     return named and all([isinstance(part, (*_PARTS, ast.Name)) for part in parts])
 
 
 def _calls(node: ast.expr) -> bool:
-    return any([isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(node)])
+    return any([isinstance(part, (ast.Call, ast.NamedExpr)) for part in nodes_in(node)])
 
 
 def _is_among(function: object, functions: frozenset[object]) -> bool:

@@ -424,7 +424,7 @@ def own(x: Any) -> Any:
     return x
 
 
-def ready(value: object, x: Any) -> Any:
+def ready(value: object, x: object) -> object:
     """A new array that has no other name, for `value` to be written into it: an array of the trace
     from where that may be traced on."""
     if type(x) is not np.ndarray or isinstance(value, _UNTRACED):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
-from types import CodeType, FunctionType, SimpleNamespace
+from types import CodeType, FrameType, FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,11 @@ from fgrad.capture.light import light_code
 from fgrad.capture.notes import note
 from fgrad.capture.rewrite import converted_code
 from fgrad.capture.source import Unconvertible
+from fgrad.errors import Row
 from fgrad.trace import Tracer, innermost
 from fgrad.tracing.capturing import rolls
 from fgrad.tracing.thread_state import THREAD
+from fgrad.tracing.trace_errors import not_captured as not_captured_rows
 
 OPERATORS = SimpleNamespace()  # what rewritten code calls; filled by `operators.py`
 MOST_CODES = 4096
@@ -33,10 +35,10 @@ MOST_CODES = 4096
 class Known:
     """What became of a code object: the rewritten one, and why its control flow stays as it is."""
 
-    __slots__ = ("code", "form", "made", "why")
+    __slots__ = ("code", "form", "made", "why", "write")
 
-    def __init__(self, code: CodeType, made: CodeType | None, why: str) -> None:
-        self.code, self.made, self.why = code, made, why
+    def __init__(self, code: CodeType, made: CodeType | None, why: str, write: str = "") -> None:
+        self.code, self.made, self.why, self.write = code, made, why, write
         self.form: FunctionType | None = None  # of the last function that had no cells or defaults
 
 
@@ -61,11 +63,11 @@ def _made(fun: FunctionType, light: bool) -> Known:
     try:
         return Known(code, light_code(fun) if light else converted_code(fun), "")
     except Unconvertible as reason:
-        why = str(reason)
+        why, write = str(reason), reason.write
     try:
-        return Known(code, None if light else light_code(fun, "called"), why)
+        return Known(code, None if light else light_code(fun, "called"), why, write)
     except Unconvertible:
-        return Known(code, None, why)
+        return Known(code, None, why, write)
 
 
 def converted(fun: FunctionType, light: bool = False) -> FunctionType:
@@ -179,6 +181,24 @@ def _check_change(method: Any) -> None:
     if method.__name__ in CHANGING and not isinstance(method.__self__, Tracer):
         changes(method.__self__)
     refuse_random(method)
+
+
+def not_captured(frames: list[FrameType]) -> list[Row]:
+    """Rows of a card that say why the innermost function of some frames which has loops, branches
+    or calls to rewrite was left as it is; none if it was rewritten."""
+    for frame in reversed(frames):
+        code = frame.f_code
+        if owner_of(code.co_filename) != USERS:
+            continue
+        known = _KNOWN.get((id(code), False)) or _KNOWN.get((id(code), True))
+        if known is None or not known.why:
+            return []
+        rows = [("capture", f"{code.co_name} ran as plain Python: {known.why}")]
+        return [*rows, ("write", known.write)] if known.write else rows
+    return []
+
+
+not_captured_rows.provide(not_captured)
 
 
 def captured(fun: Callable[..., object]) -> Callable[..., object]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import linecache
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
+
+import numpy as np
 
 from fgrad import tree
-from fgrad.base.pickling import pickles_as_call
+from fgrad.base.pickling import Transformed, label_of, pickles_as_call
 from fgrad.base.provided import Provided
+from fgrad.base.source import USERS, owner_of
+from fgrad.capture.convert import known_of
 from fgrad.capture.notes import NOTES, Note
 from fgrad.config import config
 from fgrad.errors import CheckError, FgradError
@@ -30,6 +36,49 @@ _WORDS = {
 }
 
 
+class _Explained(Transformed):
+    """What `explain_capture` returns; it says how it is called where it is shown itself."""
+
+    def __repr__(self) -> str:
+        """What can be said without arguments."""
+        name, why = label_of(self.of), _why_plain(self.of)
+        return (
+            f"{name} {f'stays as it is: {why}' if why else 'is rewritten under jit'}\n"
+            "what becomes of its loops and branches is told for arguments:\n"
+            f"    print(fgrad.explain_capture({name})({_arguments(self.of)}))"
+        )
+
+
+def _users_function(fun: Callable[..., object]) -> object:
+    """The function that a transform was given, or that a method is of."""
+    while isinstance(fun, Transformed):
+        fun = fun.of
+    fun = inspect.unwrap(fun)
+    return getattr(fun, "__func__", fun)
+
+
+def _why_plain(fun: Callable[..., object]) -> str:
+    """Why a function stays as it is, whatever its arguments are; nothing if it does not."""
+    inner = _users_function(fun)
+    if type(inner) is not FunctionType:
+        is_compiled = isinstance(inner, (BuiltinFunctionType, np.ufunc, type(np.sum)))
+        return "it has no Python code" if is_compiled else ""
+    if owner_of(inner.__code__.co_filename) != USERS:
+        return "it is of an installed package"
+    return known_of(inner).why
+
+
+def _arguments(fun: Callable[..., object]) -> str:
+    """The arguments of a call, as far as they must be given."""
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return "*args"
+    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    marks = {inspect.Parameter.VAR_POSITIONAL: "*{0}", inspect.Parameter.KEYWORD_ONLY: "{0}={0}"}
+    return ", ".join([marks.get(p.kind, "{0}").format(p.name) for p in needed])
+
+
 @pickles_as_call
 def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
     """What becomes of the loops and branches of a function under `jit`.
@@ -41,7 +90,8 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
         A function of its arguments that returns the lines of source with loops and branches on
         traced values, each with what became of it.  A loop that is not listed runs step by step:
         it has less than 5 steps, or walks a list.  The last line says whether gradients of the
-        function at the prompt compile themselves, and why not.
+        function at the prompt compile themselves, and why not.  Printed without a call it says
+        how to call it.
 
     Example:
         >>> import numpy as np, fgrad
@@ -57,7 +107,7 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
           4  if v > 0:        branch: one branch is computed
         at the prompt: compiled once its calls have taken as long as that takes
     """
-    fun = getattr(fun, "fun", fun)
+    given, fun = fun, getattr(fun, "fun", fun)
 
     def explained(*args: object, **kwargs: object) -> str:
         leaves, treedef = tree.flatten((args, kwargs))
@@ -76,7 +126,7 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
             NOTES.kept = saved
         return f"{text}\n{_at_prompt(why_interpreted.call(fun, args, kwargs))}"
 
-    return explained
+    return _Explained(explained, given, "explain_capture")
 
 
 def _at_prompt(why: str) -> str:

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fgrad.capture.names import MADE, own_nodes
+from fgrad.capture.names import MADE, nodes_in, own_nodes
 from fgrad.capture.source import Unconvertible, copied, no_arguments, placed
 
 CAPTURE = f"{MADE}capture"  # the name of the operators in rewritten code
@@ -224,7 +224,7 @@ class Expressions(ast.NodeTransformer):
         new: list[ast.AST] = []
         for target in node.targets:
             if isinstance(target, (ast.Subscript, ast.Attribute)):
-                if any([isinstance(part, ast.Call) for part in ast.walk(target.value)]):
+                if any([isinstance(part, ast.Call) for part in nodes_in(target.value)]):
                     raise Unconvertible("it deletes an element of what a call returns")
                 new.append(
                     placed(ast.Expr(operator_call("changes", self.visit(target.value))), node)
@@ -261,7 +261,7 @@ def _walks(node: ast.AST) -> bool:
     """Whether an expression is a comprehension with one `for`, which binds no names here."""
     if not isinstance(node, (ast.GeneratorExp, ast.ListComp)) or len(node.generators) > 1:
         return False
-    waits = [isinstance(part, (ast.NamedExpr, ast.Await)) for part in ast.walk(node)]
+    waits = [isinstance(part, (ast.NamedExpr, ast.Await)) for part in nodes_in(node)]
     return not node.generators[0].is_async and not any(waits)
 
 
@@ -329,7 +329,7 @@ def _is_text(node: ast.AST) -> bool:
 
 def _shown(node: ast.expr) -> ast.expr:
     """An expression in which traced values have texts, if it makes any."""
-    parts = list(ast.walk(node))
+    parts = list(nodes_in(node))
     bound = any([isinstance(part, (ast.NamedExpr, ast.Starred)) for part in parts])
     if bound or not any([_is_text(part) for part in parts]):
         return node
@@ -339,8 +339,8 @@ def _shown(node: ast.expr) -> ast.expr:
 def _is_constant(index: ast.expr) -> bool:
     """Whether an index is written as numbers."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return all([not isinstance(p, ast.Name) for part in parts for p in ast.walk(part)]) and all(
-        [not isinstance(p, (ast.Call, ast.Attribute)) for part in parts for p in ast.walk(part)]
+    return all([not isinstance(p, ast.Name) for part in parts for p in nodes_in(part)]) and all(
+        [not isinstance(p, (ast.Call, ast.Attribute)) for part in parts for p in nodes_in(part)]
     )
 
 

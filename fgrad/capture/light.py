@@ -44,7 +44,7 @@ def light_code(fun: FunctionType, operator: str = "light") -> CodeType | None:
     calls.generic_visit(node)
     if not calls.count:
         return None
-    made = code_of(ast.fix_missing_locations(node), fun.__code__, CAPTURE)
+    made = code_of(node, fun.__code__, CAPTURE)
     return None if made is None else renamed(made, fun.__code__)
 
 

@@ -13,7 +13,6 @@ reads and writes (`state.py`).  File and line numbers stay.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from types import CodeType, FunctionType
 
 from fgrad.capture import jumps
@@ -25,9 +24,11 @@ from fgrad.capture.names import (
     Names,
     elements_written,
     live,
+    nodes_in,
     own_nodes,
     read_later,
     stored,
+    written,
 )
 from fgrad.capture.source import (
     Unconvertible,
@@ -49,7 +50,7 @@ def converted_code(fun: FunctionType) -> CodeType:
     """
     node = copied(function_of(node_of(fun)))
     new = _Function().function(node)
-    made = code_of(ast.fix_missing_locations(new), fun.__code__, CAPTURE)
+    made = code_of(new, fun.__code__, CAPTURE)
     if made is None:
         raise Unconvertible("its control flow is not understood")
     return renamed(made, fun.__code__)
@@ -135,7 +136,7 @@ class _Function:
         if type(s).__name__ in ("Match", "TryStar"):
             return [s], NONE
         effects: Block = []
-        bound = sorted(stored(s) & self.globals)
+        bound = sorted(stored(s) & self.globals) if self.globals else []
         if bound:
             call = operator_call("effect", ast.Constant(f"global {', '.join(bound)}"))
             effects = at([ast.Expr(call)], s)
@@ -151,7 +152,7 @@ class _Function:
         head: Block = []
         if shared:
             head.append(ast.Nonlocal(sorted(shared)))
-        bound = sorted(stored(body) & self.globals)
+        bound = sorted(stored(body) & self.globals) if self.globals else []
         if bound:
             head.append(ast.Global(bound))
         body = [*at(head, like), *_declared(own, like), *(new or at([ast.Pass()], like))]
@@ -173,7 +174,7 @@ class _Function:
             load(other.name),
             _constant(bound & after),
             _constant(shared - after),
-            _constant(_written((*s.body, *s.orelse))),
+            _constant(written((*s.body, *s.orelse))),
         )
         return [then, other, *at([ast.Expr(call)], s)], shared
 
@@ -201,7 +202,7 @@ class _Function:
         shared = bound & head
         args = () if test is not None else (ITEM,)
         made = self.sub(f"{MADE}body_{k}", body, head, shared, s, *args)
-        state = [load(made.name), _constant(shared), _constant(_written(body))]
+        state = [load(made.name), _constant(shared), _constant(written(body))]
         if test is not None:
             go = ast.BoolOp(ast.And(), [jumps.unless([flag]), test]) if breaks else test
             call = operator_call("while_", later(self.expressions.visit(placed(go, s))), *state)
@@ -253,8 +254,8 @@ def _watch(s: ast.Try) -> None:
 def _cells(node: ast.FunctionDef, outside: Names) -> Block:
     """Statements that name the variables of an enclosing function which a function binds, and those
     of its own which functions in it bind."""
-    inner = [part for part in ast.walk(node) if isinstance(part, ast.Nonlocal)]
-    parameters = {part.arg for part in ast.walk(node.args) if isinstance(part, ast.arg)}
+    inner = [part for part in nodes_in(node) if isinstance(part, ast.Nonlocal)]
+    parameters = {part.arg for part in nodes_in(node.args) if isinstance(part, ast.arg)}
     bound = stored(node.body)
     own = frozenset([n for part in inner for n in part.names]) & (bound | parameters) - outside
     calls = [operator_call("made_cell", later(load(name))) for name in sorted(own)]
@@ -291,13 +292,6 @@ def _at_head(body: Block, after: Names, test: ast.expr | None) -> Names:
     else:
         loop = ast.While(ast.Constant(True), body, [])
     return live([loop], after)
-
-
-def _written(body: Sequence[ast.stmt]) -> Names:
-    """The names of arrays that a block may write."""
-    nodes = [n for n in own_nodes(body) if isinstance(n, ast.AugAssign)]
-    changed = frozenset([n.target.id for n in nodes if isinstance(n.target, ast.Name)])
-    return elements_written(body) | changed
 
 
 def _constant(names: Names) -> ast.expr:

@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, TypeAlias, TypeVar
 
 from fgrad.base.fork_locks import Locked
-from fgrad.capture.names import MADE
+from fgrad.capture.names import MADE, children, nodes_in
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.Lambda"
 N = TypeVar("N", bound=ast.AST)
@@ -27,7 +27,11 @@ _MOST_ENDS = 16  # of a definition that are tried before the whole file is parse
 
 
 class Unconvertible(Exception):
-    """A function stays as it is; the text says why."""
+    """A function stays as it is; the text says why, and `write` what to write instead."""
+
+    def __init__(self, why: str, write: str = "") -> None:
+        super().__init__(why)
+        self.write = write
 
 
 def node_of(fun: FunctionType) -> FunctionNode:
@@ -47,17 +51,24 @@ _PARSER = Locked()  # CPython 3.11 counts the depth of trees for all threads tog
 def _node_of(fun: FunctionType, code: CodeType) -> FunctionNode:
     lines = linecache.getlines(code.co_filename, fun.__globals__)
     if not lines or code.co_firstlineno > len(lines):
-        raise Unconvertible("its source is not known")
+        raise _without_source(code)
     try:
         found = _nodes(code, lines)
     except SyntaxError:
-        raise Unconvertible("its source is not known") from None
+        raise _without_source(code) from None
     asserts = any([name.startswith("@py") for name in fun.__globals__])  # pytest rewrites them
     for node in found:
         node = _mangled(node, code)
         if _runs(node, code) or (asserts and _has_assert(node)):
             return node
-    raise Unconvertible("its source has changed since it was imported")
+    changed = f"its source has changed since it was imported ({code.co_filename})"
+    raise Unconvertible(changed, "importlib.reload(module)            or start Python anew")
+
+
+def _without_source(code: CodeType) -> Unconvertible:
+    why = f"its source could not be read ({code.co_filename} is no file)"
+    name = "the function" if code.co_name == "<lambda>" else code.co_name
+    return Unconvertible(why, f"put {name} into a file or a notebook, which Python can read again")
 
 
 def _nodes(code: CodeType, lines: list[str]) -> list[FunctionNode]:
@@ -66,7 +77,7 @@ def _nodes(code: CodeType, lines: list[str]) -> list[FunctionNode]:
     tree = None if name == "<lambda>" else _definition(lines, line - 1)
     tree = tree or _whole("".join(lines))
     kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
-    for nodes in (_around(tree, line), ast.walk(tree)):  # parts of f-strings may stand elsewhere
+    for nodes in (_around(tree, line), nodes_in(tree)):  # parts of f-strings may stand elsewhere
         found = [n for n in nodes if isinstance(n, kind) and _first_line(n) == line]
         found = [n for n in found if isinstance(n, ast.Lambda) or n.name == name]
         if found:
@@ -108,7 +119,7 @@ def _around(tree: ast.AST, line: int) -> list[ast.AST]:
     """The parts of a tree that a line is in, or may be in, from the outside."""
     found = [tree]
     for node in found:
-        for part in ast.iter_child_nodes(node):
+        for part in children(node):
             if _first_line(part) <= line <= getattr(part, "end_lineno", line):
                 found.append(part)
     return found
@@ -182,9 +193,12 @@ def placed(node: ast.AST, like: ast.AST) -> ast.AST:
     """A new node where another one begins: Python gives calls the last line of what they span."""
     line, column = like.lineno, like.col_offset  # type: ignore[attr-defined]
     where = {"lineno": line, "end_lineno": line, "col_offset": column, "end_col_offset": column + 1}
-    for part in ast.walk(node):
-        if not hasattr(part, "lineno") and "lineno" in part._attributes:
-            vars(part).update(where)
+    new = [node]
+    for part in new:  # what has a place has parts with places
+        if part is node or "lineno" not in vars(part):
+            if "lineno" in part._attributes and "lineno" not in vars(part):
+                vars(part).update(where)
+            new += children(part)
     return node
 
 
@@ -258,7 +272,7 @@ def _plain(code: CodeType) -> list[str]:
 
 
 def _has_assert(node: ast.AST) -> bool:
-    return any([isinstance(part, ast.Assert) for part in ast.walk(node)])
+    return any([isinstance(part, ast.Assert) for part in nodes_in(node)])
 
 
 class _Mangler(ast.NodeTransformer):

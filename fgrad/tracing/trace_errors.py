@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fgrad.base.frames import FOR_USERS, add_note, chain_of, entries_of
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.provided import Provided
 from fgrad.base.source import (
     USERS,
     Loc,
@@ -23,6 +24,7 @@ from fgrad.base.source import (
     user_frame,
 )
 from fgrad.errors import (
+    CheckError,
     CustomRuleError,
     FgradError,
     LeakedTracerError,
@@ -36,6 +38,11 @@ from fgrad.tracing.thread_state import THREAD, is_traced
 
 if TYPE_CHECKING:
     from fgrad.trace import Builder, Tracer
+
+# Why the innermost function of some frames was traced as plain Python, as rows of a card.
+not_captured: Provided[Callable[[list[FrameType]], list[Row]]] = Provided(
+    "fgrad.capture.convert.not_captured"
+)
 
 
 class _Asked(threading.local):
@@ -169,9 +176,13 @@ def show_card(error: BaseException, builder: Builder) -> None:
     """At the end of a trace, raise the card that a library replaced by its own error; the
     user's errors and other cards are unchanged."""
     card, builder.card = builder.card, None
-    if not isinstance(error, Exception) or isinstance(error, FgradError):
+    if not isinstance(error, Exception):
         return
     frames = [entry.tb_frame for entry in entries_of(error.__traceback__)]
+    if not_captured.provided:
+        _say_what_was_not_captured(error, frames)
+    if isinstance(error, FgradError):
+        return
     users = owner_of(frames[-1].f_code.co_filename) == USERS
     if card is None:
         _note_traced(error, frames)
@@ -180,6 +191,20 @@ def show_card(error: BaseException, builder: Builder) -> None:
         return
     shown = type(card)(card.headline, card.rows).with_traceback(error.__traceback__)
     raise shown from (None if card in chain_of(error) else error)
+
+
+def _say_what_was_not_captured(error: Exception, frames: list[FrameType]) -> None:
+    """Add to a card, or to an error that a card has caused, why control flow was not captured."""
+    refused = error if isinstance(error, FgradError) else error.__cause__
+    if not isinstance(refused, FgradError) or isinstance(refused, CheckError):
+        return
+    if not refused.rows or any([label == "capture" for label, _ in refused.rows]):
+        return
+    rows = not_captured.call(frames)
+    if rows:
+        refused.add_rows(rows)
+        if refused is not error:
+            add_note(error, _lines(tuple(rows)))
 
 
 def _note_traced(error: Exception, frames: list[FrameType]) -> None:

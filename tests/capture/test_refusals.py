@@ -95,3 +95,14 @@ def test_a_refusal_is_shown() -> None:
     assert "is traced as it is, as it cannot be captured: a variable may have no value" in text
     with pytest.raises(TracedBoolError, match="capture a variable may have no value"):
         fgrad.jit(has_no_value_in_a_branch)(X)
+
+
+def test_explain_capture_without_arguments_says_how_to_call_it() -> None:
+    def summed(x: Any, *rows: Any, step: Any, scale: Any = 2.0) -> Any:
+        return sum(x) * scale + len(rows) * step
+
+    text = repr(fgrad.explain_capture(summed))
+    assert "summed is rewritten under jit" in text
+    assert "print(fgrad.explain_capture(summed)(x, *rows, step=step))" in text
+    assert "`break` stands" in repr(fgrad.explain_capture(walks_a_guarded_loop))
+    assert "sin stays as it is: it has no Python code" in repr(fgrad.explain_capture(np.sin))

@@ -9,6 +9,8 @@ from types import FunctionType, ModuleType
 
 import pytest
 
+from fgrad.capture import names
+from fgrad.capture.rewrite import converted_code
 from fgrad.capture.source import node_of
 
 LINES = {
@@ -98,3 +100,29 @@ def test_a_definition_is_what_the_whole_file_has(tmp_path: Path, form: str, befo
     node = node_of(fun)
     if form != "private":  # whose names are as Python reads them
         assert ast.dump(node, include_attributes=True) in found_in_all(fun, text)
+
+
+def nest(depth: int) -> str:
+    loops = [f"{'    ' * (k + 1)}for i{k} in range(2):\n" for k in range(depth)]
+    return f"def f(x):\n{''.join(loops)}{'    ' * (depth + 1)}x = x + i0\n    return x\n"
+
+
+def test_deep_nests_are_looked_at_a_few_times_for_each_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a loop wants was found by looking at its body twice, and so at those in it."""
+    looked = 0
+    before = names._before
+
+    def counted(s: ast.stmt, after: names.Names) -> names.Names:
+        nonlocal looked
+        looked += 1
+        return before(s, after)
+
+    monkeypatch.setattr(names, "_before", counted)
+    counts = []
+    for depth in (6, 12):
+        looked = 0
+        converted_code(module(tmp_path, f"nest_{depth}", nest(depth)).f)
+        counts.append(looked)
+    assert counts[1] < 5 * counts[0]
