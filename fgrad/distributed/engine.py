@@ -15,7 +15,7 @@ import numpy as np
 
 from fgrad.base.lazy_import import load
 from fgrad.errors import MissingMpiError, RankError
-from fgrad.ir.aval import INT64, is_bfloat16
+from fgrad.ir.aval import INT64
 from fgrad.tracing import ranks
 from fgrad.tracing.ranks import AXES, LIBRARY, NUMBERS, WORDS, Native, Pairs
 from fgrad.typing import DType
@@ -116,10 +116,11 @@ class Along:
         return x
 
     def psum(self, x: np.ndarray) -> np.ndarray:
-        """The sum over the ranks; of numbers of 16 bits in single precision."""
+        """The sum over the ranks; of numbers of 8 and 16 bits in 32 bits."""
         x = np.ascontiguousarray(x).reshape(np.shape(x))
-        if x.dtype == np.float16 or is_bfloat16(x.dtype):
-            return self.psum(x.astype(np.float32)).astype(x.dtype)
+        if x.dtype.itemsize < 4:
+            wide = np.int32 if x.dtype.kind in "iu" else np.float32
+            return self.psum(x.astype(wide)).astype(x.dtype)
         out, words = np.empty_like(x), _words(x.dtype)
         given, taken = x.reshape(-1).view(words), out.reshape(-1).view(words)
         with self.engine.noted("psum", x.nbytes):

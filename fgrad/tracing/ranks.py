@@ -70,8 +70,7 @@ LIBRARY = Library()
 # the same for all libraries, so that code from the disk finds the handles of this process.
 BEGUN, INSIDE, BYTES, SUM, BYTE, NOBODY, WAITS = range(7)
 NUMBERS = {
-    code: 8 + k
-    for k, code in enumerate(["f4", "f8", *[f"{c}{n}" for c in "iu" for n in (1, 2, 4, 8)]])
+    code: 8 + k for k, code in enumerate(["f4", "f8", *[f"{c}{n}" for c in "iu" for n in (4, 8)]])
 }
 FIRST_AXIS = 32
 STATUS = 64  # where the library writes what nobody reads

@@ -75,9 +75,11 @@ def test_extrema_are_gathered() -> None:
     assert_becomes(collectives, before, after)
 
 
-@pytest.mark.parametrize(("dtype", "wide"), [("f16", "f32"), ("i16", "i32"), ("u16", "i32")])
+@pytest.mark.parametrize(
+    ("dtype", "wide"), [("f16", "f32"), ("i16", "i32"), ("u8", "i32"), ("i8", "i32")]
+)
 @pytest.mark.parametrize("prim", ["psum", "psum_scatter"])
-def test_sums_of_16_bits_are_rounded_once(dtype: str, wide: str, prim: str) -> None:
+def test_sums_of_few_bits_are_of_32(dtype: str, wide: str, prim: str) -> None:
     out = "[2,3]" if prim == "psum" else "[3]"
     before = body(f"a: {dtype}[2,3]", f"{dtype}{out}", f"b: {dtype}{out} = {prim}[{D}] a", "b")
     after = body(

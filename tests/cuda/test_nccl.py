@@ -94,7 +94,7 @@ def test_calls(name: str, libraries: StubLibraries) -> None:
     np.testing.assert_array_equal(got.numpy(), results.get(name, np.zeros((3, 2))))
 
 
-SIZES = {"e": 4, "h": 4, "H": 4}  # what NCCL rounds in each step, or does not know
+SIZES = {"e": 4, "h": 4, "H": 4, "B": 4}  # what NCCL rounds in each step, or does not know
 
 
 @pytest.mark.parametrize("char", "dfqiBDFehH")

@@ -50,6 +50,9 @@ def arrays() -> Iterator[np.ndarray]:
     yield np.zeros((N, N, 0))
     yield np.where(rng.random((N, N, 4)) < 0.3, np.nan, 1.5)
     yield rng.normal(size=(N, N, 40_000))  # too large to be joined with others
+    for char in "bBqfD":  # large enough for two ranks to exchange, in vectors and what is left
+        x = rng.integers(-9, 9, (N, N, 8_209))
+        yield (x + 1j * x[:, ::-1]).astype(char) if char in "FD" else x.astype(char)
 
 
 def outcome(f: Callable[..., Any], *args: Any) -> Any:

@@ -1,7 +1,10 @@
 """L5. Native steps of collectives: one call of the MPI library, by address, without Python.
 
     psum[axis=data] x       MPI_Allreduce(x, out, count, type, MPI_SUM, the communicator of `data`)
+                            of two ranks and some KB: MPI_Sendrecv(x, the other rank, out), out += x
 
+Two ranks that exchange what they have send one message each; an allreduce sends two, of halves, and
+takes twice as long.
 Handles are numbers in MPICH and addresses of this process in Open MPI, so that code reads them from
 a table (`tracing/ranks.py`) whose address is given when it is loaded: compiled programs may lie on
 the disk.  Around the call it notes in the table where this rank waits, for the thread that watches.
@@ -14,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.llvm.blocks import each_loop
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.ir.program import Eqn, Var
 from fgrad.ops import primitives as prims
@@ -21,6 +25,7 @@ from fgrad.tracing import ranks
 from fgrad.tracing.ranks import AXES, LIBRARY
 
 MOST = (1 << 31) - 1  # of C's int, in which MPI counts
+PAIR = 1 << 13  # bytes from which two ranks exchange their operands and add
 TABLE = "fgrad_ranks"
 
 
@@ -80,7 +85,8 @@ def exchange_code(task: Exchange) -> int:
     imports = {TABLE: native.table}
     if function:
         imports[f"fgrad_{function}"] = native.functions[function]
-    content = f"exchange {tuple(task)} {number} {handle}"
+    text, declared = emit("f")  # which names the places of the table: versions differ
+    content = f"exchange {tuple(task)} {text} {sorted(declared)}"
     return build_counted([Source(content, emit)], imports, glue=True)[0]
 
 
@@ -104,6 +110,15 @@ def _allreduce(task: Exchange, axis: int) -> tuple[str, _Values]:
     return "MPI_Allreduce", _Values(words)
 
 
+def _sum(task: Exchange, axis: int) -> tuple[str, _Values]:
+    return _sendrecv(task, axis, "other", "other") if _is_pair(task) else _allreduce(task, axis)
+
+
+def _is_pair(task: Exchange) -> bool:
+    """Whether it is a sum of what two ranks exchange."""
+    return task.name == "psum" and task.places == 2 and task.size * task.dtype.itemsize >= PAIR
+
+
 def _reduce_scatter(task: Exchange, axis: int) -> tuple[str, _Values]:
     _, (a, b, (_, count), *rest) = _allreduce(task, axis)[0], _allreduce(task, axis)[1].words
     assert isinstance(count, int)
@@ -122,18 +137,20 @@ def _all_to_all(task: Exchange, axis: int) -> tuple[str, _Values]:
     return _gather(task, axis, "MPI_Alltoall")
 
 
-def _sendrecv(task: Exchange, axis: int) -> tuple[str, _Values]:
+def _sendrecv(
+    task: Exchange, axis: int, to: str = "to", source: str = "from"
+) -> tuple[str, _Values]:
     each = (("int", task.size * task.dtype.itemsize), ("handle", ranks.BYTE))
     words = (
-        ("buffer", 0), *each, ("rank", "to"), ("int", 0),
-        ("buffer", 1), *each, ("rank", "from"), ("int", 0),
+        ("buffer", 0), *each, ("rank", to), ("int", 0),
+        ("buffer", 1), *each, ("rank", source), ("int", 0),
         ("handle", ranks.communicator(axis)), ("status", 0),
     )  # fmt: skip
     return "MPI_Sendrecv", _Values(words)
 
 
 _CALLS: dict[str, Callable[[Exchange, int], tuple[str, _Values]]] = {
-    "psum": _allreduce,
+    "psum": _sum,
     "psum_scatter": _reduce_scatter,
     "all_gather": _gather,
     "all_to_all": _all_to_all,
@@ -165,6 +182,9 @@ def _call_text(task: Exchange, function: str, values: _Values, handle: str) -> s
     text = _buffer(0) + _buffer(1)
     if task.name == "ppermute":
         text += _neighbours(task)
+    if _is_pair(task):
+        text += _word("index", ranks.position(AXES[task.axis].number))
+        text += "  %here = trunc i64 %index to i32\n  %other = sub i32 1, %here\n"
     arguments: list[str] = []
     for (kind, value), given in zip(values.words, values.types(handle), strict=True):
         if kind == "handle":
@@ -187,7 +207,36 @@ def _call_text(task: Exchange, function: str, values: _Values, handle: str) -> s
         f"  store volatile i64 {inside}, ptr %at_inside\n"
     )
     call = f"  %status = call i32 @fgrad_{function}({', '.join(arguments)})\n"
-    return f"{text}{notes}{call}  store volatile i64 0, ptr %at_inside\n"
+    added = _added(task) if _is_pair(task) else ""
+    return f"{text}{notes}{call}  store volatile i64 0, ptr %at_inside\n{added}"
+
+
+def _added(task: Exchange) -> str:
+    """The operand is added to what the other rank has: first vectors, then what is left.
+
+    The sum of two numbers is the same at both ranks, whichever comes first.
+    """
+    code, per = _number(task.dtype)
+    bits = 8 * int(code[1:])
+    kind = {"f4": "float", "f8": "double"}.get(code, f"i{bits}")
+    lanes, count = 512 // bits, task.size * per
+
+    def each(label: str, kind: str, first: int) -> str:
+        text = f"  %{label}_k = add i64 %{label}_i, {first}\n"
+        for k in (0, 1):
+            text += (
+                f"  %{label}_at{k} = getelementptr {kind}, ptr %buffer{k}, i64 %{label}_k\n"
+                f"  %{label}_x{k} = load {kind}, ptr %{label}_at{k}, align {bits // 8}\n"
+            )
+        return text + (
+            f"  %{label}_y = {'f' * (code[0] == 'f')}add {kind} %{label}_x0, %{label}_x1\n"
+            f"  store {kind} %{label}_y, ptr %{label}_at1, align {bits // 8}\n"
+        )
+
+    whole = count // lanes
+    vectors = each_loop("vector", str(whole), each("vector", f"<{lanes} x {kind}>", 0), "single")
+    rest = each_loop("single", str(count % lanes), each("single", kind, whole * lanes), "added")
+    return f"  br label %vector\n{vectors}{rest}added:\n"
 
 
 def _tables(task: Exchange) -> list[str]:

@@ -2,7 +2,7 @@
 
     s = psum x;  t = psum y       u = psum (concatenate x y);  s = slice u;  t = slice u
     m = pmax x                    m = reduce_max (all_gather x), which knows NaN
-    s = psum x, of 16 bits        s = round (psum (wide x)), rounded once
+    s = psum x, of 8 or 16 bits   s = narrow (psum (wide x)), rounded once
 
 Sums that do not depend on each other become one, if they are small: a meeting takes as long as
 copying some ten thousand bytes.  Equations move behind the collectives that they read and no other,
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.passes.writer import Writer
-from fgrad.ir.aval import FLOAT32, INT32, is_bfloat16
+from fgrad.ir.aval import FLOAT32, INT32
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.walk import communicates, has_effect
 from fgrad.ops import primitives as prims
@@ -32,7 +32,7 @@ def collectives(program: Program) -> Program:
     if not meeting:
         return program
     eqns: Sequence[Eqn] = program.eqns
-    if any([_is_half(eqn) for eqn in meeting]):
+    if any([_is_narrow(eqn) for eqn in meeting]):
         eqns = _widened(eqns)
     if len([eqn for eqn in eqns if _joins(eqn)]) > 1:
         eqns = _joined(eqns)
@@ -48,20 +48,18 @@ def collectives(program: Program) -> Program:
     return program.replace(eqns=tuple(writer.eqns), made_by="collectives")
 
 
-def _is_half(eqn: Eqn) -> bool:
-    """Whether an equation is a sum of numbers of 16 bits, of which libraries round each partial
-    sum, if they know them."""
-    if eqn.prim is not prims.psum and eqn.prim is not prims.psum_scatter:
-        return False
-    dtype = eqn.outputs[0].aval.dtype
-    return is_bfloat16(dtype) or dtype.name in ("float16", "int16", "uint16")
+def _is_narrow(eqn: Eqn) -> bool:
+    """Whether an equation is a sum of numbers of 8 or 16 bits, of which libraries round each
+    partial sum, or end at the largest (Open MPI 5.0 with vectors), if they know them."""
+    is_sum = eqn.prim is prims.psum or eqn.prim is prims.psum_scatter
+    return is_sum and eqn.outputs[0].aval.dtype.itemsize < 4
 
 
 def _widened(eqns: Sequence[Eqn]) -> list[Eqn]:
-    """Sums of numbers of 16 bits as sums of 32 bits."""
+    """Sums of numbers of 8 and 16 bits as sums of 32 bits."""
     writer = Writer()
     for eqn in eqns:
-        if not _is_half(eqn):
+        if not _is_narrow(eqn):
             writer.eqns.append(eqn)
             continue
         writer.like = eqn
