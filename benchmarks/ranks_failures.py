@@ -1,11 +1,10 @@
 """What goes wrong among ranks, how it looks, and after how many seconds it ends: the table of
 docs/distributed.md.
 
-    python benchmarks/ranks_failures.py                         with the MPI of this environment
-    python benchmarks/ranks_failures.py --other PATH/mpiexec    and started by that of another MPI
-    python benchmarks/ranks_failures.py --full                  all that the ranks print
+    python benchmarks/ranks_failures.py [PYTHON ...] [--full]
 
-Each case is a function of tests/ranks/failures.py, run by two ranks; it must end by itself.
+PYTHON: those of environments with an MPI each, else this one.  Each case is a function of
+tests/ranks/failures.py, run by two ranks; it must end by itself, within a minute.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import argparse
 import importlib
 import os
 import re
-import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -59,50 +58,61 @@ CASES = {
 CHECKED = ("other_values", "other_values_compiled", "other_order_of_calls")
 
 
-class Row(NamedTuple):
-    """A case: how it ended, in words, and the processes' output."""
+class Environment(NamedTuple):
+    """A Python with an MPI: its executable, its mpiexec, the library's name."""
 
-    what: str
-    ended: Any
-    seconds: float
+    python: str
+    mpiexec: str
+    name: str
 
-
-def rank_case(name: str) -> Callable[[], Any]:
-    """A function that runs a case."""
-    env = {"FGRAD_CHECK": "2" if name in CHECKED else "1"}
-    return lambda: launch.run_ranks(2, PROGRAM, name, str(LIMIT), limit=60.0, **env)
-
-
-def started(*command: str, **env: str) -> Any:
-    """What a command prints that starts ranks."""
-    return launch.launched([*command], {"PYTHONPATH": str(TESTS.parent), **env}, 60.0)
+    def run(self, *words: str, mpiexec: str = "", **env: str) -> Any:
+        """How two ranks end."""
+        command = [mpiexec or self.mpiexec, "-n", "2", self.python, *words]
+        return launch.launched(command, {"PYTHONPATH": str(TESTS.parent), **env}, 60.0)
 
 
-def interrupted() -> Any:
+def environment(python: str) -> Environment:
+    """The environment of a Python."""
+    code = "from mpi4py import MPI; print(MPI.Get_library_version().replace(',', ' '))"
+    text = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    name = "Open MPI" if "Open MPI" in text else "MPICH" if "MPICH" in text else text.split()[0]
+    return Environment(python, str(Path(python).parent / "mpiexec"), name)
+
+
+def interrupted(e: Environment) -> Any:
     """Ctrl-C in mpiexec, two seconds after all has begun."""
     env = {"PYTHONPATH": str(TESTS.parent), "FGRAD_CHECK": "1"}
-    command = [launch.MPIEXEC, "-n", "2", sys.executable, PROGRAM, "computes", "60"]
+    command = [e.mpiexec, "-n", "2", e.python, PROGRAM, "computes", "60"]
     return launch.launched(command, env, 60.0, interrupt=2.0)
 
 
-def without_mpi4py() -> Any:
+def without_mpi4py(e: Environment) -> Any:
     """A process without mpi4py."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "mpi4py.py").write_text("raise ImportError('No module named mpi4py')")
         path = f"{folder}{os.pathsep}{TESTS.parent}"
-        return launch.launched([sys.executable, "-c", START], {"PYTHONPATH": path}, 60.0)
+        return launch.launched([e.python, "-c", START], {"PYTHONPATH": path}, 60.0)
 
 
-def cases(other: str | None) -> dict[str, Callable[[], Any]]:
-    """What is run, by what it is called."""
+def alone(e: Environment) -> Any:
+    """A process without mpiexec."""
+    return launch.launched([e.python, "-c", START], {"PYTHONPATH": str(TESTS.parent)}, 60.0)
+
+
+def cases(every: Sequence[Environment]) -> dict[str, Callable[[Environment], Any]]:
+    """What is run in an environment, by what it is called."""
+
+    def rank_case(name: str) -> Callable[[Environment], Any]:
+        check = "2" if name in CHECKED else "1"
+        return lambda e: e.run(PROGRAM, name, str(LIMIT), FGRAD_CHECK=check)
+
     found = {words: rank_case(name) for name, words in CASES.items()}
     found["Ctrl-C in `mpiexec`, after 2 s"] = interrupted
     found["no mpi4py"] = without_mpi4py
-    found["1 rank, without `mpiexec`"] = lambda: started(sys.executable, "-c", START)
-    if other is not None:
-        found["`mpiexec` of another MPI"] = lambda: started(
-            other, "-n", "2", sys.executable, "-c", START
-        )
+    found["1 rank, without `mpiexec`"] = alone
+    if len(every) > 1:
+        other = {e: every[k - 1].mpiexec for k, e in enumerate(every)}
+        found["`mpiexec` of another MPI"] = lambda e: e.run("-c", START, mpiexec=other[e])
     return found
 
 
@@ -112,27 +122,34 @@ def told(text: str) -> str:
     kept = [
         line
         for line in lines
-        if re.match(r"(\w*(Error|Interrupt|Exception)\b|rank \d+ +\S|Mesh\()", line)
+        if re.match(
+            r"(\w*(Error|Interrupt|Exception)\b|rank \d+ +\S|Mesh\(|.*unsupported PMI)", line
+        )
         and not re.match(r"rank \d+ of \d+:$", line)
     ]
-    short = [line if len(line) < 150 else line[:147] + "..." for line in dict.fromkeys(kept)]
-    return "; ".join(short[:3]).replace("|", "\\|").replace(str(TESTS.parent), "")
+    short = [re.sub(r"  +", " ", line) for line in dict.fromkeys(kept)]
+    told = "\n".join(short[:3]) or "(what `mpiexec` says)"
+    return told.replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--other", help="the mpiexec of another MPI library")
-    parser.add_argument("--full", action="store_true")
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("pythons", nargs="*", default=[sys.executable])
+    parser.add_argument("--full", action="store_true", help="all that ranks print")
     options = parser.parse_args(arguments)
-    print(f"| what happens | what is printed | status | s |\n|{'---|' * 4}")
-    for what, run in cases(options.other).items():
-        every = [run() for _ in range(options.repeat)]
-        seconds = statistics.median([ended.seconds for ended in every])
-        status = "ended by the limit of 60 s" if every[0].status is None else every[0].status
-        print(f"| {what} | {told(every[0].text)} | {status} | {seconds:.1f} |", flush=True)
+    every = [environment(python) for python in options.pythons]
+    names = [f"{e.name}: s (status)" for e in every]
+    print(f"| what happens | what is printed | {' | '.join(names)} |")
+    print(f"|{'---|' * (2 + len(every))}")
+    for what, run in cases(every).items():
+        ended = [run(e) for e in every]
+        texts = list(dict.fromkeys([told(x.text) for x in ended]))
+        if len({re.sub(r"[\d.]+ s\b", "", text) for text in texts}) == 1:
+            texts = texts[:1]
+        cells = [f"{x.seconds:.1f} ({x.status})" for x in ended]
+        print(f"| {what} | {'<br>or '.join(texts)} | {' | '.join(cells)} |", flush=True)
         if options.full:
-            print(every[0].text)
+            print("\n".join([x.text for x in ended]))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     OPENBLAS_NUM_THREADS=1 FGRAD_NUM_THREADS=1 mpiexec -n 2 python benchmarks/ranks_step.py
 
-In turns, the least of many: the step on one rank with the whole batch, the step of each rank with
-its half alone, the sum of the gradients alone, and the step of both ranks together.
+In turns, the least of many: the step on one rank with the whole batch and with half of it, while
+the other one sleeps; the step of each rank with its half, at one time; the sum of the gradients
+alone; and the step of both ranks together.  Their differences say where the time goes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fgrad.distributed import P
 
 SAME, CUT = P(), P("data")
 TURNS = 60
+ASLEEP = 0.02  # seconds, while the other rank works: one that waits for it would keep its core busy
 CASES = {"784-256-256-10, batch 512": (256, 512), "784-1024-1024-10, batch 512": (1024, 512)}
 
 
@@ -70,7 +72,8 @@ def main() -> None:
         y = np.eye(10, dtype="f4")[rng.integers(0, 10, batch)]
         half = dist.my_block((x, y), CUT, mesh=mesh)
         calls: dict[str, Callable[[], Any]] = {
-            "one": lambda p=p, x=x, y=y: alone(p, x, y) if mesh.is_first else None,
+            "one": lambda p=p, x=x, y=y: alone(p, x, y) if mesh.is_first else time.sleep(ASLEEP),
+            "lone": lambda p=p, half=half: alone(p, *half) if mesh.is_first else time.sleep(ASLEEP),
             "half": lambda p=p, half=half: alone(p, *half),
             "sum": lambda p=p: total(p),
             "both": lambda p=p, half=half: together(p, *half),
@@ -90,7 +93,8 @@ def measured(calls: dict[str, Callable[[], Any]], mesh: dist.Mesh) -> dict[str, 
                 found[name].append(time.perf_counter() - start)
     each = {name: np.array([min(times)]) for name, times in found.items()}
     every = dist.gather(each, CUT, mesh=mesh)
-    return {name: float(max(times)) for name, times in every.items()}
+    first = ("one", "lone")
+    return {name: float(t[0] if name in first else max(t)) for name, t in every.items()}
 
 
 def report(name: str, t: dict[str, float], mesh: dist.Mesh) -> None:
@@ -99,9 +103,11 @@ def report(name: str, t: dict[str, float], mesh: dist.Mesh) -> None:
         return
     parts = t["half"] + t["sum"]
     print(
-        f"{name}: one process {1e3 * t['one']:.2f} ms, half {1e3 * t['half']:.2f}, sum "
-        f"{1e3 * t['sum']:.2f}, {mesh.size} ranks {1e3 * t['both']:.2f}: "
-        f"{t['one'] / t['both']:.2f} times as fast, {t['both'] / parts:.2f} of half + sum",
+        f"{name}: one process {1e3 * t['one']:.2f} ms, {mesh.size} ranks {1e3 * t['both']:.2f}: "
+        f"{t['one'] / t['both']:.2f} times as fast, {t['both'] / parts:.2f} of half + sum\n"
+        f"    half of one {500 * t['one']:.2f} ms, half the batch {1e3 * t['lone']:.2f}, beside "
+        f"the other rank {1e3 * t['half']:.2f}, sum {1e3 * t['sum']:.2f}, "
+        f"rest {1e3 * (t['both'] - parts):.2f}",
         flush=True,
     )
 
