@@ -17,7 +17,9 @@ import re
 import textwrap
 import types
 from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,8 +44,18 @@ MODULES = {
     "fgrad.checkpoint_policies": "What a checkpoint keeps",
     "fgrad.parallel": "Calls on many processes",
     "fgrad.distributed": "Programs of many processes",
+    "fgrad.interop.c": "Functions for C",
     "fgrad.interop.njit": "Numba",
+    "fgrad.interop.torch": "PyTorch",
+    "fgrad.interop.jax": "JAX",
 }
+# What a module needs: without its library it has no page.
+LIBRARIES = {
+    "fgrad.interop.njit": "numba",
+    "fgrad.interop.torch": "torch",
+    "fgrad.interop.jax": "jax",
+}
+MODULES = {m: t for m, t in MODULES.items() if find_spec(LIBRARIES.get(m, "fgrad"))}
 HEADINGS = ("Arguments", "Returns", "Raises", "Example", "Yields", "Attributes")
 # A purpose that begins like this says what is done, and not what comes back.
 IMPERATIVE = re.compile(
@@ -94,10 +106,14 @@ def entries(section: str) -> Iterator[tuple[str, str]]:
 def public(module: str) -> dict[str, object]:
     """The public names of a module: its `__all__`, else what it defines."""
     found = importlib.import_module(module)
-    names = getattr(found, "__all__", None)
+    names = vars(found).get("__all__")
     if names is None:
         own = [n for n in dir(found) if not n.startswith("_")]
         names = [n for n in own if (home(getattr(found, n)) + ".").startswith(f"{module}.")]
+        if is_scipy(module):  # what has no traced form is SciPy's, with SciPy's docstring
+            plain = importlib.import_module(module.removeprefix("fgrad."))
+            docs = {n: getattr(getattr(plain, n, None), "__doc__", None) for n in names}
+            names = [n for n in names if docs[n] is None or getattr(found, n).__doc__ != docs[n]]
     values = {name: getattr(found, name) for name in sorted(names, key=str.lower)}
     return {n: v for n, v in values.items() if not isinstance(v, types.ModuleType)}
 
@@ -116,6 +132,19 @@ def shared(module: str) -> dict[str, str]:
         for names, text in entries(sections.get("Arguments", ""))
         for one in names.split(",")
     }
+
+
+def is_record(value: object) -> bool:
+    """Whether a class only names its fields or values: a named tuple, or an enumeration."""
+    return isinstance(value, type) and (hasattr(value, "_fields") or issubclass(value, Enum))
+
+
+def is_result(module: str, value: object) -> bool:
+    """Whether a class is what a function of its module returns: that has the example."""
+    functions = [f for f in public(module).values() if isinstance(f, types.FunctionType)]
+    return isinstance(value, type) and value.__name__ in [
+        f.__annotations__.get("return") for f in functions
+    ]
 
 
 def is_scipy(module: str) -> bool:
@@ -188,7 +217,7 @@ def missing(module: str, value: object) -> list[str]:
             result = inspect.signature(value).return_annotation  # type: ignore[arg-type]
             found += [] if result in (None, "None") else ["result"]
         found += [f"error {e}" for e in sorted(raised(value)) if e not in words]  # type: ignore[arg-type]
-    if ">>>" not in doc:
+    if ">>>" not in doc and not is_record(value) and not is_result(module, value):
         found.append("example")
     return found
 

@@ -98,6 +98,16 @@ def breakpoint(**values: Any) -> None:
     Quitting the debugger ends the program, as `pdb` does.
 
     Example: `fgrad.debug.breakpoint(x=x, total=total)`; in pdb, `p x`.
+
+    Arguments:
+        values: what can be looked at, by name.
+
+    Example:
+        >>> import fgrad
+        >>> @fgrad.jit
+        ... def f(x):
+        ...     fgrad.debug.breakpoint(x=x)  # doctest: +SKIP
+        ...     return x + 1.0
     """
     loc = resolve(here())
 
@@ -139,6 +149,9 @@ def check_index() -> Iterator[None]:
 
     Captured functions check their indices in any case; bodies of `fgrad.lax` and functions that
     are not captured do so inside of the block, in which functions are traced anew.
+
+    Returns:
+        A context manager.
 
     Raises:
         BoundsError: with your line, after the compiled program has run.
@@ -194,6 +207,9 @@ def nans(infs: bool = True) -> Iterator[None]:
 
     Arguments:
         infs: whether infinities raise too.
+
+    Returns:
+        A context manager.
 
     Raises:
         NanError: with your line, the operation and its operands.

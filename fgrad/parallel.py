@@ -26,6 +26,11 @@ from fgrad.config import config
 from fgrad.errors import ArgumentError
 from fgrad.typing import PyTree
 
+__all__ = [
+    "Failed",
+    "map",
+]
+
 X = TypeVar("X")
 Y = TypeVar("Y")
 

@@ -36,6 +36,13 @@ from fgrad.transforms.sparse.pattern import jacobian_pattern
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import PyTree
 
+__all__ = [
+    "SparseDerivative",
+    "hessian",
+    "jacobian",
+    "pattern",
+]
+
 
 class Plan(NamedTuple):
     """The plan for one type of arguments: pattern, colours, and compiled derivatives."""
@@ -51,7 +58,15 @@ class Plan(NamedTuple):
 
 
 class SparseDerivative:
-    """A function that returns a sparse matrix; `plan(*args)` returns its pattern and colours."""
+    """A function that returns a sparse matrix; `plan(*args)` returns its pattern and colours.
+
+    Example:
+        >>> import fgrad, numpy as np
+        >>> derivative = fgrad.sparse.jacobian(lambda x: x**2)
+        >>> derivative(np.array([1.0, 2.0])).toarray()
+        array([[2., 0.],
+               [0., 4.]])
+    """
 
     recipe: Recipe | None = None  # the call that made it
 
@@ -168,6 +183,10 @@ def hessian(
 @pickles_as_call
 def pattern(fun: Callable[..., PyTree], argnums: int = 0) -> Callable[..., scipy.sparse.csr_array]:
     """Where the Jacobian of a function may be nonzero, for any values.
+
+    Arguments:
+        fun: a function of an array.
+        argnums: the argument to differentiate by.
 
     Example:
         >>> import numpy as np, fgrad

@@ -27,6 +27,16 @@ from fgrad.transforms.core.linearize import jvp, linearize, vjp
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import PyTree
 
+__all__ = [
+    "Tolerance",
+    "check_grads",
+    "check_jit",
+    "check_jvp",
+    "check_transpose",
+    "check_vjp",
+    "check_vmap",
+]
+
 Function = Callable[..., PyTree]
 
 
@@ -247,6 +257,10 @@ def _assert_close(
 def check_jvp(f: Function, args: Sequence[PyTree], **options: Any) -> None:
     """Check `jvp` against finite differences; options are those of `check_grads`.
 
+    Arguments:
+        f: a function of arrays.
+        args: where it is checked.
+
     Example:
         >>> check_jvp(np.tanh, (0.5,))
     """
@@ -255,6 +269,10 @@ def check_jvp(f: Function, args: Sequence[PyTree], **options: Any) -> None:
 
 def check_vjp(f: Function, args: Sequence[PyTree], **options: Any) -> None:
     """Check `vjp` against finite differences; options are those of `check_grads`.
+
+    Arguments:
+        f: a function of arrays.
+        args: where it is checked.
 
     Example:
         >>> check_vjp(np.tanh, (0.5,))

@@ -40,6 +40,39 @@ if TYPE_CHECKING:
     from fgrad.base.tree_paths import leaves_with_path as leaves_with_path
     from fgrad.base.tree_paths import map_with_path as map_with_path
 
+__all__ = [
+    "DictKey",
+    "FlattenedIndexKey",
+    "GetAttrKey",
+    "Partial",
+    "SequenceKey",
+    "all",
+    "broadcast",
+    "broadcast_prefix",
+    "combine",
+    "dataclass",
+    "flatten",
+    "flatten_with_path",
+    "is_leaf",
+    "keystr",
+    "leaves",
+    "leaves_with_path",
+    "map",
+    "map_with_path",
+    "partition",
+    "paths",
+    "ravel",
+    "reduce",
+    "register_dataclass",
+    "register_node",
+    "register_node_class",
+    "register_node_with_keys",
+    "register_static",
+    "structure",
+    "transpose",
+    "unflatten",
+]
+
 compiled = lazy_extension("optree._C")
 optree = lazy_module("optree")
 optree_dataclasses = lazy_module("optree.dataclasses")
@@ -87,7 +120,12 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Tre
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> PyTree:
-    """The tree with structure `treedef` and the given leaves."""
+    """The tree with structure `treedef` and the given leaves.
+
+    Example:
+        >>> unflatten(structure((0, [0])), [1.0, 2.0])
+        (1.0, [2.0])
+    """
     if treedef is leaf():
         (only,) = leaves
         return only
@@ -95,7 +133,12 @@ def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> PyTree:
 
 
 def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
-    """The leaves of a tree, in order."""
+    """The leaves of a tree, in order.
+
+    Example:
+        >>> leaves({'b': 2.0, 'a': (1.0, None)})
+        [1.0, 2.0]
+    """
     return flatten(tree, is_leaf)[0]
 
 
@@ -106,7 +149,12 @@ def leaf() -> TreeDef:
 
 
 def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
-    """The structure of a tree."""
+    """The structure of a tree.
+
+    Example:
+        >>> structure((1.0, 2.0)) == structure((3.0, 4.0))
+        True
+    """
     return flatten(tree, is_leaf)[1]
 
 
@@ -154,6 +202,12 @@ def map(
 ) -> PyTree:
     """Apply `fun` to the corresponding leaves of trees of one structure.
 
+    Arguments:
+        fun: a function of as many leaves as there are trees.
+
+    Returns:
+        The tree of its results.
+
     Example:
         >>> map(lambda p, g: p - g, {"w": 3.0}, {"w": 1.0})
         {'w': 2.0}
@@ -169,7 +223,15 @@ def tuple_of(*treedefs: TreeDef) -> TreeDef:
 
 
 def is_leaf(x: object) -> bool:
-    """Whether a value is a leaf: neither a container nor None."""
+    """Whether a value is a leaf: neither a container nor None.
+
+    Arguments:
+        x: any object.
+
+    Example:
+        >>> is_leaf(1.0), is_leaf([1.0]), is_leaf(None)
+        (True, False, False)
+    """
     return compiled.is_leaf(x, None, False, NAMESPACE)
 
 
@@ -180,13 +242,23 @@ def children(x: object) -> list[PyTree]:
 
 
 def paths(tree: PyTree) -> list[str]:
-    """A readable path for each leaf, such as `['w'][0]`."""
+    """A readable path for each leaf, such as `['w'][0]`.
+
+    Example:
+        >>> paths({'w': [1.0, 2.0]})
+        ["['w'][0]", "['w'][1]"]
+    """
     accessors = optree.tree_accessors(tree, namespace=NAMESPACE)
     return [accessor.codify("") for accessor in accessors]
 
 
 def all(tree: PyTree) -> bool:
-    """Whether all leaves are true."""
+    """Whether all leaves are true.
+
+    Example:
+        >>> all({'a': True, 'b': [1, 0]})
+        False
+    """
     return not any(not leaf for leaf in leaves(tree))
 
 
@@ -200,6 +272,12 @@ def reduce(
     is_leaf: IsLeaf | None = None,
 ) -> PyTree:
     """Fold the leaves from the left, starting with `initial`, or with the first leaf.
+
+    Arguments:
+        fun: a function of the result so far and a leaf.
+
+    Raises:
+        ArgumentError: an empty tree without `initial`.
 
     Example:
         >>> reduce(lambda a, b: a + b, {"a": 1.0, "b": (2.0, 3.0)})
@@ -217,6 +295,9 @@ def transpose(outer: TreeDef, inner: TreeDef | None, tree: PyTree) -> PyTree:
     """Turn an `outer` tree of `inner` trees into an `inner` tree of `outer` trees.
 
     If `inner` is None, it is taken from the inner trees, which must have one structure in common.
+
+    Raises:
+        ArgumentError: `outer` is empty and `inner` is not given.
 
     Example:
         >>> transpose(structure((0, 0)), None, ({"a": 1, "b": 2}, {"a": 3, "b": 4}))
@@ -236,7 +317,16 @@ def broadcast_prefix(
     is_leaf: IsLeaf | None = None,
     none_is_leaf: bool = True,
 ) -> list[PyTree]:
-    """The leaves of `prefix`, each repeated for all leaves of `tree` below it."""
+    """The leaves of `prefix`, each repeated for all leaves of `tree` below it.
+
+    Arguments:
+        prefix: a tree that ends where `tree` goes on.
+        none_is_leaf: whether None in the prefix is a leaf.
+
+    Example:
+        >>> broadcast_prefix({'a': 0, 'b': 1}, {'a': [2.0, 3.0], 'b': 4.0})
+        [0, 0, 1]
+    """
     return optree.broadcast_prefix(
         prefix, tree, is_leaf, none_is_leaf=none_is_leaf, namespace=NAMESPACE
     )
@@ -278,7 +368,13 @@ def partition(tree: PyTree, wanted: PyTree, is_leaf: IsLeaf | None = None) -> tu
 
 
 def combine(*trees: PyTree) -> PyTree:
-    """One tree out of those that `partition` gave: in each place the first that is not None."""
+    """One tree out of those that `partition` gave: in each place the first that is not None.
+
+    Example:
+        >>> moving, fixed = partition({'w': 1.0, 'b': 2.0}, {'w': True, 'b': False})
+        >>> combine(moving, fixed)
+        {'w': 1.0, 'b': 2.0}
+    """
     return optree.tree_map(_first_given, *trees, none_is_leaf=True, namespace=NAMESPACE)
 
 
@@ -290,6 +386,9 @@ def ravel(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     """All leaves in one vector, and the function that makes the tree of such a vector.
 
     The vector has the dtype that holds all leaves; the function gives each leaf its own back.
+
+    Raises:
+        ArgumentError: the function is given a vector of another length.
 
     Example:
         >>> vector, unravel = ravel({"w": np.ones((2, 2)), "b": 3.0})
@@ -330,7 +429,22 @@ def register_node(
     unflatten_func: Callable[[PyTree, PyTree], PyTree],
 ) -> type:
     """Make a class a container: `flatten_func(x) -> (children, static)` and its inverse
-    `unflatten_func(static, children)`, as in JAX."""
+    `unflatten_func(static, children)`, as in JAX.
+
+    Arguments:
+        cls: the class.
+
+    Returns:
+        The class.
+
+    Example:
+        >>> class Pair:
+        ...     def __init__(self, a, b):
+        ...         self.a, self.b = a, b
+        >>> _ = register_node(Pair, lambda p: ((p.a, p.b), None), lambda _, items: Pair(*items))
+        >>> leaves(Pair(1.0, 2.0))
+        [1.0, 2.0]
+    """
     optree.register_pytree_node(cls, flatten_func, unflatten_func, namespace=NAMESPACE)
     _REGISTERED.add(cls)
     return cls
@@ -347,6 +461,9 @@ def is_named_tuple(kind: object) -> bool:
 
 def dataclass(cls: type) -> type:
     """Class decorator: a dataclass whose fields are children of the tree.
+
+    Arguments:
+        cls: a class with annotated fields.
 
     Example:
         >>> @dataclass

@@ -13,6 +13,33 @@ def test_each_module_has_a_page_with_all_its_names(module: str) -> None:
     assert [n for n in names if f"`{n}`" not in page] == []
 
 
+@pytest.mark.parametrize("module", reference.MODULES)
+def test_docstrings_say_what_users_need(module: str) -> None:
+    """`python docs/reference.py` lists what is missing, by name."""
+    names = [(name, value) for home, name, value in reference.checked() if home == module]
+    gaps = {name: reference.missing(module, value) for name, value in names}
+    assert {name: gap for name, gap in gaps.items() if gap} == {}
+
+
+@pytest.mark.parametrize(
+    ("doc", "gaps"),
+    [
+        ("The sum of both.", ["argument a", "argument b", "error TypeError", "example"]),
+        ("Add a to b.\n\nRaises:\n    TypeError: ...\n", ["result", "example"]),
+        ("a + b; a TypeError of words.\n\nExample:\n    >>> 1\n    1", []),
+        ("a + b; a TypeError of words", ["purpose", "example"]),
+    ],
+)
+def test_what_a_docstring_leaves_out(doc: str, gaps: list[str]) -> None:
+    def add(a: float, b: float) -> float:
+        if isinstance(a, str):
+            raise TypeError("words")
+        return a + b
+
+    add.__doc__ = doc
+    assert reference.missing("fgrad.testing", add) == gaps
+
+
 def test_parts_of_a_docstring() -> None:
     """Indented lines belong to their section; what follows is text again."""
     doc = """The sum of both.

@@ -37,6 +37,9 @@ def register_dataclass(
         meta_fields: the fields that are part of the structure: equal and hashable things.
         drop_fields: fields that are left to their defaults.
 
+    Returns:
+        The class.
+
     Raises:
         ArgumentError: the fields are not those of the dataclass.
 
@@ -132,6 +135,9 @@ def register_node_with_keys(
         unflatten_func: its inverse, of the static part and the children.
         flatten_func: the same without keys, which JAX uses for speed; not needed.
 
+    Returns:
+        The class.
+
     Example:
         >>> import fgrad
         >>> class Pair:
@@ -158,6 +164,9 @@ def register_node_with_keys(
 def register_node_class(cls: C) -> C:
     """Class decorator: a container by its methods `tree_flatten` and `tree_unflatten`.
 
+    Arguments:
+        cls: the class.
+
     Example:
         >>> import fgrad
         >>> @fgrad.tree.register_node_class
@@ -180,6 +189,9 @@ def register_node_class(cls: C) -> C:
 def register_static(cls: C) -> C:
     """Class decorator: an object without children, a part of the structure; it needs `__eq__` and
     `__hash__`.
+
+    Arguments:
+        cls: the class.
 
     Example:
         >>> import fgrad

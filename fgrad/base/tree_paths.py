@@ -95,7 +95,13 @@ def flatten_with_path(
 
 
 def leaves_with_path(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[tuple[Path, PyTree]]:
-    """The leaves of a tree with the way to each."""
+    """The leaves of a tree with the way to each.
+
+    Example:
+        >>> from fgrad import tree
+        >>> [(tree.keystr(path), leaf) for path, leaf in tree.leaves_with_path({'w': [1.0]})]
+        [("['w'][0]", 1.0)]
+    """
     return flatten_with_path(tree, is_leaf)[0]
 
 
@@ -103,6 +109,9 @@ def map_with_path(
     fun: Callable[..., PyTree], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None
 ) -> PyTree:
     """Apply `fun(path, leaf, *others)` to the corresponding leaves of trees of one structure.
+
+    Returns:
+        The tree of its results.
 
     Example:
         >>> import fgrad

@@ -4,6 +4,9 @@ mesh = dist.init("mpi", axes=("data",))                   this process is one of
 mesh = dist.simulate(data=4)                              all places in this process
 dist.shard_map(f, mesh=mesh, in_specs=P("data"), out_specs=P())    f runs at each of them
 dist.my_block, broadcast, gather, save, load              blocks of whole arrays, and on disk
+
+Arguments:
+    mesh: the mesh of this process, from `init` or `simulate`.
 """
 
 from __future__ import annotations

@@ -91,6 +91,9 @@ def gather(x: PyTree, specs: PyTree, *, mesh: Mesh) -> PyTree:
         x: a tree of arrays.
         specs: how they are cut, as in `my_block`.
 
+    Raises:
+        ShapeError: if the blocks of two ranks differ in shape or dtype.
+
     Example:
         >>> import numpy as np
         >>> from fgrad import distributed as dist
@@ -128,6 +131,9 @@ def broadcast(x: PyTree, *, mesh: Mesh, source: int = 0) -> PyTree:
     Arguments:
         x: any object that can be pickled; that of the other ranks is not looked at.
         source: the rank.
+
+    Raises:
+        ShapeError: if there is no rank `source`.
 
     Example:
         >>> from fgrad import distributed as dist

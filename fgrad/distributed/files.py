@@ -80,6 +80,15 @@ def load(
     Raises:
         ArgumentError: there is no complete directory, or it has another structure.
         ShapeError: an axis has no such number of equal blocks.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> from fgrad import distributed as dist
+        >>> mesh = dist.simulate(data=2)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     dist.save(folder + "/model", {"w": np.arange(3.0)}, mesh=mesh)
+        ...     dist.load(folder + "/model", {"w": None}, mesh=mesh)
+        {'w': array([0., 1., 2.])}
     """
     source = Path(path)
     written = _listed(source)

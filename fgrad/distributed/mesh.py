@@ -179,6 +179,9 @@ def simulate(**axes: int) -> Mesh:
     Arguments:
         axes: how many places each axis has.
 
+    Raises:
+        ArgumentError: if an axis has no places.
+
     Example:
         >>> import numpy as np, fgrad
         >>> from fgrad import distributed as dist

@@ -46,6 +46,7 @@ def init(
         MissingMpiError: mpi4py or an MPI library is missing.
         RankError: there is another number of ranks than the axes have places, or than the launcher
             has started.
+        ArgumentError: if there is no such engine, or axes do not fit the number of ranks.
 
     Example:
         >>> from fgrad import distributed as dist

@@ -38,6 +38,9 @@ def _fail(name: str, what: str) -> ShapeError:
 def full(shape: Ints, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Value:
     """An array of one value.
 
+    Arguments:
+        fill_value: the value, a scalar.
+
     Example:
         >>> from fgrad import lax
         >>> lax.full((2,), 3.0)
@@ -54,6 +57,9 @@ def full_like(
     x: Value, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Ints | None = None
 ) -> Value:
     """An array of one value with the shape and dtype of another.
+
+    Arguments:
+        fill_value: the value, a scalar.
 
     Example:
         >>> from fgrad import lax
@@ -142,6 +148,9 @@ def broadcast_in_dim(operand: ArrayLike, shape: Ints, broadcast_dimensions: Ints
 def broadcast_like(arr: ArrayLike, like_arr: Value) -> Value:
     """An array in the shape of another.
 
+    Arguments:
+        like_arr: the array that has the shape.
+
     Example:
         >>> from fgrad import lax
         >>> lax.broadcast_like(1.0, np.zeros(2))
@@ -164,6 +173,9 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Value:
 
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Value:
     """Neighbouring axes made one.
+
+    Arguments:
+        start_dimension, stop_dimension: the first axis, and the one behind the last.
 
     Example:
         >>> from fgrad import lax
@@ -219,6 +231,9 @@ def reshape(operand: ArrayLike, new_sizes: Ints, dimensions: Ints | None = None)
 def transpose(operand: ArrayLike, permutation: Ints) -> Value:
     """The axes in another order.
 
+    Arguments:
+        permutation: the axes in their new order.
+
     Example:
         >>> from fgrad import lax
         >>> lax.transpose(np.ones((2, 3)), (1, 0)).shape
@@ -240,6 +255,9 @@ def rev(operand: ArrayLike, dimensions: Ints) -> Value:
 
 def tile(operand: ArrayLike, reps: Ints) -> Value:
     """The array repeated along each axis.
+
+    Arguments:
+        reps: how often, for each axis.
 
     Example:
         >>> from fgrad import lax
@@ -366,6 +384,10 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Ints) -> Value:
     """The parts at places along axes, which come first: `x[i, j]` for the axes 0 and 1.
 
+    Arguments:
+        src: an array.
+        idxs: for each of the axes an array of places.
+
     Example:
         >>> from fgrad import lax
         >>> lax.index_take(np.array([[1, 2], [3, 4]]), [np.array([1, 0])], [1])
@@ -381,6 +403,9 @@ def dynamic_update_slice_in_dim(
     operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int
 ) -> Value:
     """`dynamic_update_slice` along one axis.
+
+    Arguments:
+        update: what is put there.
 
     Example:
         >>> from fgrad import lax
@@ -405,6 +430,7 @@ def pad(
 
     Raises:
         ShapeError: if there are not as many widths as axes.
+        ArgumentError: if the padding value is no scalar.
 
     Example:
         >>> from fgrad import lax

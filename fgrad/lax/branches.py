@@ -139,6 +139,10 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> PyTree:
         which: booleans for two cases, else integers; a scalar or of the cases' shape.
         cases: arrays of one shape and dtype.
 
+    Raises:
+        ArgumentError: if there are no cases, or booleans choose among more than two.
+        ShapeError: if cases differ in shape or dtype, or the choice in shape.
+
     Example:
         >>> import numpy as np, fgrad
         >>> fgrad.lax.select_n(np.array([False, True]), np.zeros(2), np.ones(2))

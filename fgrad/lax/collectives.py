@@ -280,6 +280,9 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Sequence[tuple[int, int]]) ->
 def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Place k gets the value of place `perm[k]`.
 
+    Raises:
+        ShapeError: if `perm` is no permutation of the places.
+
     Example:
         >>> import numpy as np, fgrad
         >>> turned = lambda x: fgrad.lax.pshuffle(x, "all", [2, 1, 0])

@@ -45,6 +45,9 @@ def conv_dimension_numbers(
 ) -> ConvDimensionNumbers:
     """The axes that three layouts name.
 
+    Arguments:
+        lhs_shape, rhs_shape: the shapes of images and filters.
+
     Raises:
         ShapeError, ArgumentError: if they do not fit the shapes.
 
@@ -273,6 +276,9 @@ def conv_general_dilated_patches(
 
     Arguments are those of `conv_general_dilated`, with the lengths of the window in the place of
     filters; of the layouts the first and the last one count.
+
+    Arguments:
+        filter_shape: the lengths of the window.
 
     Example:
         >>> from fgrad import lax

@@ -94,6 +94,12 @@ def rem(x: ArrayLike, y: ArrayLike) -> Value:
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Value:
     """The nearest integer, as a float; halves away from zero, or to the even one.
 
+    Arguments:
+        rounding_method: a `RoundingMethod`, or its number.
+
+    Raises:
+        DtypeError: if `x` is not of floats.
+
     Example:
         >>> from fgrad import lax
         >>> lax.round(np.array([0.5, 2.5])), np.round(np.array([0.5, 2.5]))
@@ -124,6 +130,9 @@ def rsqrt(x: ArrayLike) -> Value:
 def integer_pow(x: ArrayLike, y: int) -> Value:
     """x to a known integer power.
 
+    Raises:
+        ArgumentError: if `y` is no integer.
+
     Example:
         >>> from fgrad import lax
         >>> lax.integer_pow(2.0, -2)
@@ -137,6 +146,9 @@ def integer_pow(x: ArrayLike, y: int) -> Value:
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Value:
     """`x` between two limits.
+
+    Arguments:
+        min, max: the limits: arrays of the shape of `x`, or scalars.
 
     Example:
         >>> from fgrad import lax
@@ -183,6 +195,12 @@ def imag(x: ArrayLike) -> Value:
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Value:
     """Elements of one array or of the other; both have one shape, `pred` that or none.
 
+    Arguments:
+        on_true, on_false: arrays of one shape and dtype.
+
+    Raises:
+        ShapeError: if the shapes differ.
+
     Example:
         >>> from fgrad import lax
         >>> lax.select(np.array([True, False]), np.array([1.0, 2.0]), np.array([3.0, 4.0]))
@@ -210,6 +228,9 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike | None) -> Val
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike | None) -> Value:
     """The bits of an array as another dtype of the same size.
+
+    Arguments:
+        new_dtype: a dtype of NumPy.
 
     Raises:
         DtypeError: the dtypes have different sizes.

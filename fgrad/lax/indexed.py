@@ -326,6 +326,12 @@ def scatter_apply(
 
     Arguments are those of `scatter`, with the shape of updates in their place.
 
+    Arguments:
+        scatter_indices: the places of blocks.
+        func: a function of arrays of elements.
+        update_shape: the shape that updates would have.
+        mode: what becomes of blocks beyond the ends, a `GatherScatterMode`.
+
     Example:
         >>> from fgrad import lax
         >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))

@@ -102,6 +102,10 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> t
 def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) -> PyTree:
     """U, descending singular values and V' with U diag(s) V' = x; or the values alone.
 
+    Arguments:
+        full_matrices: whether U and V are square.
+        compute_uv: whether U and V' are wanted.
+
     Example:
         >>> from fgrad import lax
         >>> lax.linalg.svd(np.diag([1.0, 2.0]), compute_uv=False)
@@ -114,6 +118,9 @@ def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) ->
 @lowered
 def lu(x: ArrayLike) -> tuple[Value, Value, Value]:
     """Both triangles in one matrix, the pivots of LAPACK from 0, and the order of the rows.
+
+    Arguments:
+        x: matrices (..., m, n).
 
     Example:
         >>> from fgrad import lax

@@ -286,6 +286,9 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, batch_size: int | None = None
         xs: a pytree of arrays, whose first axes are walked together.
         batch_size: how many items are computed at once, by `vmap`.
 
+    Raises:
+        ArgumentError: if `batch_size` is not positive.
+
     Example:
         >>> import numpy as np, fgrad
         >>> fgrad.lax.map(lambda x: x**2, np.arange(3.0))
@@ -320,6 +323,9 @@ def associative_scan(
         elems: a pytree of arrays.
         reverse: whether to combine from the end.
         axis: the axis to walk.
+
+    Raises:
+        ShapeError: if the arrays have different lengths along the axis.
 
     Example:
         >>> import numpy as np, fgrad

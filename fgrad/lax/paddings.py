@@ -51,6 +51,9 @@ def padtype_to_pads(
 ) -> list[tuple[int, int]]:
     """(low, high) for each axis of a padding that has a name.
 
+    Arguments:
+        in_shape, window_shape: the lengths of the array and of the window.
+
     Example:
         >>> from fgrad import lax
         >>> lax.padtype_to_pads((5,), (2,), (1,), "SAME")

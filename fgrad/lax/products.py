@@ -76,6 +76,9 @@ def dot(
 ) -> Value:
     """The product of vectors and matrices, or `dot_general` with `dimension_numbers`.
 
+    Raises:
+        ShapeError: if an operand has more than two axes.
+
     Example:
         >>> from fgrad import lax
         >>> lax.dot(np.ones((2, 3)), np.ones(3))

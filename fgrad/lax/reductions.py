@@ -414,6 +414,10 @@ def sort_key_val(
 ) -> tuple[Value, Value]:
     """Two arrays in the order of the first one.
 
+    Arguments:
+        keys, values: arrays of one shape.
+        is_stable: accepted for JAX's sake: equal keys keep their order in any case.
+
     Example:
         >>> from fgrad import lax
         >>> lax.sort_key_val(np.array([2, 1]), np.array([5.0, 6.0]))
@@ -428,6 +432,10 @@ def approx_max_k(
 ) -> tuple[Value, Value]:
     """`top_k`, exactly; `recall_target` is accepted for JAX's sake.
 
+    Arguments:
+        k: how many.
+        reduction_dimension: along which axis.
+
     Example:
         >>> from fgrad import lax
         >>> lax.approx_max_k(np.array([1.0, 3.0, 2.0]), 2)
@@ -441,6 +449,12 @@ def approx_min_k(
     operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95
 ) -> tuple[Value, Value]:
     """The `k` smallest elements, exactly; `recall_target` is accepted for JAX's sake.
+
+    Arguments:
+        reduction_dimension: along which axis.
+
+    Raises:
+        DtypeError: if the array is not of floats.
 
     Example:
         >>> from fgrad import lax

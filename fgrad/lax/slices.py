@@ -71,7 +71,13 @@ def dynamic_update_slice(
 def dynamic_slice_in_dim(
     operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0
 ) -> Value:
-    """`dynamic_slice` along one axis."""
+    """`dynamic_slice` along one axis.
+
+    Example:
+        >>> import fgrad, numpy as np
+        >>> fgrad.lax.dynamic_slice_in_dim(np.arange(5.0), 1, 2)
+        array([1., 2.])
+    """
     operand = as_array(operand)
     axis = axis % len(operand.shape)
     starts: list[ArrayLike] = [0] * len(operand.shape)
@@ -97,7 +103,13 @@ def dynamic_index_in_dim(
 def dynamic_update_index_in_dim(
     operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int
 ) -> Value:
-    """The array with the item at a traced position of one axis replaced by `update`."""
+    """The array with the item at a traced position of one axis replaced by `update`.
+
+    Example:
+        >>> import fgrad, numpy as np
+        >>> fgrad.lax.dynamic_update_index_in_dim(np.zeros(3), 7.0, 1, axis=0)
+        array([0., 7., 0.])
+    """
     operand, update = as_array(operand), as_array(update)
     axis = axis % len(operand.shape)
     if len(update.shape) != len(operand.shape):

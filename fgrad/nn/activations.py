@@ -205,6 +205,9 @@ def sigmoid(x: ArrayLike) -> Value:
 def tanh(x: ArrayLike) -> Value:
     """The hyperbolic tangent.
 
+    Arguments:
+        x: an array.
+
     Example:
         >>> tanh(0.0)
         np.float64(0.0)
@@ -339,6 +342,9 @@ def _gelu_erf(x: Value) -> Value:
 
 def glu(x: ArrayLike, axis: int = -1) -> Value:
     """The first half of an axis times the sigmoid of the second half (Dauphin et al. 2017).
+
+    Arguments:
+        x: an array.
 
     Raises:
         ShapeError: if the axis has odd length.

@@ -118,6 +118,9 @@ def rms_norm(
 
     Arguments are those of `layer_norm`.
 
+    Arguments:
+        x, scale, axis, eps: as in `layer_norm`.
+
     Example:
         >>> rms_norm(np.array([3.0, 4.0]), eps=0.0) * np.sqrt(12.5)
         array([3., 4.])
@@ -325,6 +328,9 @@ def avg_pool(
 
     Arguments are those of `max_pool`, and:
         count_include_pad: whether the zeros of the padding count as elements.
+
+    Arguments:
+        x, window_shape, strides, padding, layout: as in `max_pool`.
 
     Example:
         >>> avg_pool(np.arange(4.0).reshape(1, 1, 2, 2), 2)

@@ -280,7 +280,15 @@ def subtractable(x: Value) -> Value:
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
-    """The common shape under NumPy's rule: trailing axes agree or are 1."""
+    """The common shape under NumPy's rule: trailing axes agree or are 1.
+
+    Arguments:
+        shapes: tuples of lengths.
+
+    Example:
+        >>> broadcast_shapes((3, 1), (2,))
+        (3, 2)
+    """
     result: Shape = ()
     for shape in shapes:
         if shape != result and shape:

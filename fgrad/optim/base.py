@@ -209,6 +209,12 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
 
     Keywords of `update` go to those parts that take them.
 
+    Arguments:
+        transformations: pairs of functions, in the order in which they are applied.
+
+    Raises:
+        ArgumentError: `update` is given a state of another number of transformations.
+
     Example:
         >>> optimizer = chain(clip_by_global_norm(1.0), scale(-0.1))
         >>> updates, state = optimizer.update(np.array([3.0, 4.0]), optimizer.init(np.zeros(2)))
@@ -241,6 +247,9 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
 @pickles_as_call
 def scale(factor: float) -> GradientTransformation:
     """Multiply by a number.
+
+    Arguments:
+        factor: the number.
 
     Example:
         >>> scale(2.0).update(np.array([1.0, 2.0]), EmptyState())
@@ -322,6 +331,9 @@ def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransform
 
     Without it the steps of `adam` and others depend on |g| and the direction of a complex g alone.
 
+    Arguments:
+        inner: the transformation.
+
     Example:
         >>> split_real_and_imaginary(clip_by_value(1.0)).update(3 - 0.5j, EmptyState())[0]
         np.complex128(1-0.5j)
@@ -360,6 +372,9 @@ def add_decayed_weights(
         weight_decay: the factor.
         mask: a pytree of bools with the structure of the parameters, or a function of the
             parameters that returns one: where to decay; None for everywhere.
+
+    Returns:
+        A transformation whose `update` needs the parameters.
 
     Raises:
         ArgumentError: if `update` is called without parameters.

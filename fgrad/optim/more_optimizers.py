@@ -203,6 +203,11 @@ def lars(
 ) -> GradientTransformation:
     """LARS (You, Gitman and Ginsburg 2017): momentum, steps in proportion to the parameters.
 
+    Arguments:
+        trust_coefficient: the factor of the ratio of norms.
+        weight_decay_mask, trust_ratio_mask: the parameters that are decayed, and those with a
+            ratio; see `mask`.
+
     Example:
         >>> optimizer = lars(1.0)
         >>> optimizer.update(np.array([2.0]), optimizer.init(np.ones(1)), np.array([4.0]))[0]
@@ -250,6 +255,11 @@ def rprop(
 ) -> GradientTransformation:
     """Rprop (Riedmiller and Braun 1993), for gradients of whole data sets.
 
+    Arguments:
+        eta_minus, eta_plus: the factors of a step size where the sign changes, and where it does
+            not.
+        min_step_size, max_step_size: the limits of step sizes.
+
     Example:
         >>> optimizer = rprop(0.1)
         >>> optimizer.update(5.0, optimizer.init(1.0))[0]
@@ -264,6 +274,9 @@ def optimistic_gradient_descent(
     learning_rate: ScalarOrSchedule, alpha: float = 1.0, beta: float = 1.0
 ) -> GradientTransformation:
     """Steps that count on the next gradient (Mokhtari et al. 2020), for games.
+
+    Arguments:
+        alpha, beta: the weights of the gradient, and of its last change.
 
     Example:
         >>> optimizer = optimistic_gradient_descent(0.1)
@@ -304,6 +317,9 @@ def sign_sgd(learning_rate: ScalarOrSchedule) -> GradientTransformation:
 def fromage(learning_rate: float, min_norm: float = 1e-6) -> GradientTransformation:
     """Fromage (Bernstein et al. 2020): relative steps, after which parameters shrink a little.
 
+    Arguments:
+        min_norm: the least norm of parameters that is divided by.
+
     Example:
         >>> optimizer = fromage(0.1)
         >>> bool(optimizer.update(np.ones(1), optimizer.init(np.ones(1)), np.ones(1))[0] < 0)
@@ -327,6 +343,10 @@ class NoiseState(NamedTuple):
 @pickles_as_call
 def add_noise(eta: float, gamma: float, key: Key) -> GradientTransformation:
     """Normal noise of variance eta / (1 + t)^gamma (Neelakantan et al. 2015).
+
+    Arguments:
+        eta, gamma: the first variance, and how fast it falls.
+        key: a key of `fgrad.random`, or a seed.
 
     Example:
         >>> from fgrad import random
@@ -354,6 +374,9 @@ def noisy_sgd(
     learning_rate: ScalarOrSchedule, eta: float = 0.01, gamma: float = 0.55, *, key: Key
 ) -> GradientTransformation:
     """Gradient descent with `add_noise`.
+
+    Arguments:
+        eta, gamma, key: as in `add_noise`.
 
     Example:
         >>> from fgrad import random

@@ -211,6 +211,9 @@ def scale_by_radam(
 ) -> GradientTransformation:
     """The step of rectified Adam (Liu et al. 2020).
 
+    Arguments:
+        threshold: the length of the running mean from which steps are rectified.
+
     Example:
         >>> t = scale_by_radam()
         >>> float(t.update(5.0, t.init(0.0))[0].round(6))
@@ -263,6 +266,9 @@ def scale_by_adan(
 @pickles_as_call
 def scale_by_adadelta(rho: float = 0.9, eps: float = 1e-6) -> GradientTransformation:
     """The step of Adadelta (Zeiler 2012).
+
+    Arguments:
+        rho: the decay of both running means.
 
     Example:
         >>> t = scale_by_adadelta()
@@ -351,6 +357,11 @@ def scale_by_rprop(
 ) -> GradientTransformation:
     """The step of Rprop (Riedmiller and Braun 1993): it depends on signs alone; of real parameters.
 
+    Arguments:
+        eta_minus, eta_plus: the factors of a step size where the sign changes, and where it does
+            not.
+        min_step_size, max_step_size: the limits of step sizes.
+
     Example:
         >>> t = scale_by_rprop(0.5)
         >>> t.update(-5.0, t.init(0.0))[0]
@@ -390,6 +401,10 @@ def scale_by_trust_ratio(
     min_norm: float = 0.0, trust_coefficient: float = 1.0, eps: float = 0.0
 ) -> GradientTransformation:
     """Each array times the ratio of its parameter's norm and its own (You et al. 2020).
+
+    Arguments:
+        min_norm: the least norm that counts.
+        trust_coefficient: the factor of the ratio.
 
     Example:
         >>> t = scale_by_trust_ratio()

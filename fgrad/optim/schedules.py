@@ -49,6 +49,10 @@ def constant_schedule(value: float) -> Schedule:
 def linear_schedule(init_value: float, end_value: float, transition_steps: int) -> Schedule:
     """From `init_value` to `end_value` in equal steps; constant afterwards.
 
+    Arguments:
+        init_value, end_value: the first and the last value.
+        transition_steps: the steps between them.
+
     Example:
         >>> linear_schedule(1.0, 0.0, 4)(1)
         np.float64(0.75)
@@ -92,6 +96,10 @@ def exponential_decay(
 def cosine_decay(init_value: float, decay_steps: int, alpha: float = 0.0) -> Schedule:
     """Half a cosine from `init_value` to `alpha * init_value` (Loshchilov and Hutter 2017, eq. 5).
 
+    Arguments:
+        init_value, alpha: the first value, and the share that is left.
+        decay_steps: the steps until then.
+
     Example:
         >>> cosine_decay(1.0, 10)(5)
         np.float64(0.5)
@@ -122,6 +130,9 @@ def warmup_cosine_decay(
         decay_steps: the length of the whole schedule, the rise included.
         end_value: the value from step `decay_steps` on.
 
+    Raises:
+        ArgumentError: if `peak_value` is 0, or the rise as long as the whole schedule.
+
     Example:
         >>> schedule = warmup_cosine_decay(0.0, 1.0, 10, 30)
         >>> schedule(5), schedule(10), schedule(30)
@@ -137,6 +148,13 @@ def warmup_cosine_decay(
 @pickles_as_call
 def join_schedules(schedules: list[Schedule], boundaries: list[int]) -> Schedule:
     """One schedule after the other; each counts its steps from its boundary.
+
+    Arguments:
+        schedules: functions of the number of steps.
+        boundaries: the steps at which the next one begins.
+
+    Raises:
+        ArgumentError: if there is not one boundary less than schedules.
 
     Example:
         >>> schedule = join_schedules([constant_schedule(1.0), constant_schedule(2.0)], [5])
@@ -164,6 +182,9 @@ def join_schedules(schedules: list[Schedule], boundaries: list[int]) -> Schedule
 def piecewise_constant(init_value: float, boundaries_and_scales: Mapping[int, float]) -> Schedule:
     """`init_value`, multiplied by a scale from each boundary on.
 
+    Arguments:
+        boundaries_and_scales: for each boundary, a number of steps, the scale from there on.
+
     Example:
         >>> schedule = piecewise_constant(1.0, {10: 0.1, 20: 0.5})
         >>> schedule(9), schedule(10), schedule(25)
@@ -190,6 +211,9 @@ def polynomial_schedule(
 ) -> Schedule:
     """From `init_value` to `end_value` as (1 - t)^power, between two steps.
 
+    Arguments:
+        transition_begin, transition_steps: the step where it begins, and how many it takes.
+
     Example:
         >>> polynomial_schedule(1.0, 0.0, 2.0, 4)(2)
         np.float64(0.25)
@@ -206,6 +230,10 @@ def polynomial_schedule(
 @pickles_as_call
 def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
     """A linear rise to `peak_value`, which stays.
+
+    Arguments:
+        init_value, peak_value: the first value, and the last.
+        warmup_steps: the steps between them.
 
     Example:
         >>> warmup_constant_schedule(0.0, 1.0, 4)(9)
@@ -224,6 +252,11 @@ def warmup_exponential_decay_schedule(
     staircase: bool = False,
 ) -> Schedule:
     """A linear rise to `peak_value`, then `exponential_decay`.
+
+    Arguments:
+        init_value, peak_value, warmup_steps: the rise.
+        transition_steps, decay_rate, transition_begin, staircase, end_value: as in
+            `exponential_decay`, counted from the end of the rise.
 
     Example:
         >>> warmup_exponential_decay_schedule(0.0, 1.0, 4, 2, 0.5)(6)

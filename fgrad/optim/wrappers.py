@@ -185,6 +185,13 @@ def multi_steps(inner: GradientTransformation, every: int) -> GradientTransforma
 
     Updates of the calls between are 0; optax calls it MultiSteps.
 
+    Arguments:
+        inner: the optimizer that makes the step.
+        every: how many gradients are averaged.
+
+    Raises:
+        ArgumentError: if `every` is not positive.
+
     Example:
         >>> from fgrad.optim import scale
         >>> t = multi_steps(scale(-1.0), 2)
@@ -341,6 +348,9 @@ class EmaState(NamedTuple):
 def ema(decay: float, debias: bool = True) -> GradientTransformation:
     """The running mean of what it is given, of updates or of parameters.
 
+    Arguments:
+        debias: whether the mean is divided by the sum of its weights, as Adam does.
+
     Example:
         >>> t = ema(0.9)
         >>> float(t.update(2.0, t.init(0.0))[0].round(9))
@@ -360,6 +370,10 @@ def ema(decay: float, debias: bool = True) -> GradientTransformation:
 
 def incremental_update(new_tensors: PyTree, old_tensors: PyTree, step_size: float) -> PyTree:
     """step_size * new + (1 - step_size) * old: Polyak's average of parameters.
+
+    Arguments:
+        new_tensors, old_tensors: trees of one structure.
+        step_size: the weight of the new ones.
 
     Example:
         >>> incremental_update({"w": 1.0}, {"w": 0.0}, 0.25)
@@ -398,6 +412,15 @@ def lookahead(
 
     `init` takes `LookaheadParams(params, params)`, `update` the gradient by the fast ones and such
     a pair as `params`, and gives updates of both.
+
+    Arguments:
+        fast_optimizer: the optimizer of the fast parameters.
+        sync_period: its steps between two slow ones.
+        slow_step_size: the part of the way that slow ones go.
+        reset_state: whether the state of `fast_optimizer` begins anew then.
+
+    Raises:
+        ArgumentError: if `update` is given no pair of parameters.
 
     Example:
         >>> from fgrad.optim import scale
@@ -489,6 +512,9 @@ def normalize_by_update_norm(
 ) -> GradientTransformation:
     """Updates divided by their global norm.
 
+    Arguments:
+        scale_factor: the norm afterwards.
+
     Example:
         >>> normalize_by_update_norm(eps=0.0).update(np.array([3.0, 4.0]), ())[0]
         array([0.6, 0.8])
@@ -520,6 +546,9 @@ def keep_params_nonnegative() -> GradientTransformation:
 @pickles_as_call
 def named_chain(*pairs: tuple[str, GradientTransformation]) -> GradientTransformation:
     """Transformations one after the other; the state is a dictionary by their names.
+
+    Arguments:
+        pairs: (name, transformation).
 
     Example:
         >>> from fgrad.optim import scale

@@ -281,6 +281,9 @@ def multinomial(
 def rademacher(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.int64) -> Value:
     """-1 and 1 with equal probability.
 
+    Raises:
+        DtypeError: if `dtype` is unsigned or boolean.
+
     Example:
         >>> from fgrad import random
         >>> np.unique(random.rademacher(random.key(0), 100))

@@ -137,8 +137,19 @@ def take(x: Value, indices: Value, axis: int) -> Value:
 def shuffle(key: Key, x: ArrayLike, axis: int = 0) -> None:
     """Refused: fgrad's random functions return new arrays.
 
+    Arguments:
+        x: an array.
+
     Raises:
         InPlaceError: always.
+
+    Example:
+        >>> import fgrad, numpy as np
+        >>> try:
+        ...     shuffle(fgrad.random.key(0), np.arange(3))
+        ... except fgrad.errors.InPlaceError as error:
+        ...     print(type(error).__name__)
+        InPlaceError
     """
     raise InPlaceError(
         "random.shuffle would change its argument.",

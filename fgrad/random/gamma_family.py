@@ -224,6 +224,9 @@ def dirichlet(
         shape: the shape of the result without that axis, to which the others broadcast.
         dtype: float64, float32 or float16.
 
+    Raises:
+        ShapeError: if `alpha` has no axis.
+
     Example:
         >>> from fgrad import random
         >>> np.round(random.dirichlet(random.key(0), np.ones(3), 4).sum(axis=1), 12)

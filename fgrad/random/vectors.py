@@ -42,6 +42,7 @@ def multivariate_normal(
 
     Raises:
         ShapeError: if the shapes do not fit.
+        ArgumentError: if `method` is none of these.
 
     Example:
         >>> from fgrad import random

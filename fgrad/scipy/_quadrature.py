@@ -150,6 +150,7 @@ def quad(
         a, b: the limits, which may be infinite.
         epsabs, epsrel, limit, points: as in SciPy, for the integral and for its derivatives.
         options: other options of SciPy's, outside of transforms.
+        full_output: as in SciPy, outside of transforms.
 
     Returns:
         The integral, and an estimate of its error.
@@ -236,6 +237,12 @@ def dblquad(
     epsrel: float = 1.49e-8,
 ) -> tuple[Value, Value]:
     """`scipy.integrate.dblquad` with derivatives: the integral of `func(y, x, *args)`.
+
+    Arguments:
+        func: `func(y, x, *args)` to a number.
+        a, b: the limits of x.
+        gfun, hfun: the limits of y: numbers, or functions of x.
+        epsabs, epsrel: tolerances.
 
     Example:
         >>> import fgrad

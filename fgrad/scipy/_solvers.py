@@ -167,6 +167,7 @@ def newton(
         fprime, fprime2: as in SciPy; inside transforms fgrad's own derivatives replace
             these.
         options: everything else as SciPy takes it.
+        x0: where to start.
 
     Example:
         >>> import fgrad
@@ -233,6 +234,7 @@ def fsolve(
         x0: the initial guess, shape (n,).
         fprime: your own Jacobian, used outside transforms only.
         options: everything else as SciPy takes it.
+        full_output: as in SciPy, outside of transforms.
 
     Example:
         >>> import numpy as np, fgrad

@@ -25,7 +25,7 @@ from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._host import at_once
-from fgrad.scipy._quadrature import dblquad, nquad, quad  # noqa: F401 - SciPy's names
+from fgrad.scipy._quadrature import dblquad, nquad, quad
 from fgrad.trace import Value, innermost
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import vjp
@@ -36,6 +36,15 @@ from fgrad.typing import ArrayLike, PyTree
 if TYPE_CHECKING:
     from scipy.integrate import OdeSolver
     from scipy.optimize import OptimizeResult
+
+__all__ = [
+    "OdeSolution",
+    "dblquad",
+    "nquad",
+    "odeint",
+    "quad",
+    "solve_ivp",
+]
 
 plain = lazy_module("scipy.integrate")
 

@@ -26,7 +26,7 @@ from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers
 from fgrad.scipy._host import arguments, inside, refuse_options
-from fgrad.scipy._solvers import (  # noqa: F401 - SciPy's names
+from fgrad.scipy._solvers import (
     Box,
     Ends,
     Function,
@@ -50,6 +50,22 @@ from fgrad.typing import ArrayLike, PyTree
 
 if TYPE_CHECKING:
     from scipy.optimize import LinearConstraint, NonlinearConstraint, OptimizeResult, RootResults
+
+__all__ = [
+    "bisect",
+    "brenth",
+    "brentq",
+    "curve_fit",
+    "fsolve",
+    "least_squares",
+    "minimize",
+    "minimize_scalar",
+    "newton",
+    "ridder",
+    "root",
+    "root_scalar",
+    "toms748",
+]
 
 plain = lazy_module("scipy.optimize")
 
@@ -111,6 +127,7 @@ def minimize(
         x0: where to start, shape (n,).
         jac, hess, hessp: your own derivatives; those that the method needs are filled in.
         options: everything else as SciPy takes it (`tol`, `callback`, `options`, ...).
+        bounds, constraints: as SciPy takes them.
 
     Returns:
         SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`, with derivatives: of a
@@ -232,6 +249,14 @@ def least_squares(
 
     It comes by forward mode, or by reverse mode if there are fewer residuals than parameters.
 
+    Arguments:
+        fun: `fun(x, *args, **kwargs)` to a vector of residuals.
+        x0: where to start, shape (n,).
+        jac: your own Jacobian.
+        bounds: the lowest and the highest values.
+        args, kwargs: further arguments of `fun`.
+        options: everything else as SciPy takes it (`method`, `loss`, ...).
+
     Example:
         >>> import numpy as np
         >>> k = np.arange(3.0)
@@ -279,6 +304,13 @@ def curve_fit(
     **options: Any,
 ) -> tuple[Value, ...]:
     """`scipy.optimize.curve_fit` with the Jacobian of `f(xdata, *params)`.
+
+    Arguments:
+        f: `f(xdata, *params)` to an array like `ydata`.
+        ydata: what was measured.
+        p0: where to start; without it, ones.
+        jac: your own Jacobian.
+        options: everything else as SciPy takes it (`sigma`, `bounds`, ...).
 
     Example:
         >>> import numpy as np

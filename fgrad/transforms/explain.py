@@ -62,6 +62,9 @@ def explain_zero(fun: Callable[..., PyTree], *args: PyTree) -> Explanation:
     Returns:
         An explanation that prints as text.
 
+    Raises:
+        ArgumentError: if there are no arguments.
+
     Example:
         >>> import numpy as np, fgrad
         >>> print(fgrad.explain_zero(lambda x: np.sum(np.floor(x) * 2.0), np.array([0.5, 1.5])))

@@ -178,6 +178,9 @@ def grad(
 
     Arguments and errors are those of `value_and_grad`; with `has_aux` it returns `(gradient, aux)`.
 
+    Arguments:
+        fun, argnums, has_aux, holomorphic, memory: as in `value_and_grad`.
+
     Example:
         >>> import numpy as np, fgrad
         >>> fgrad.grad(lambda x: x**3)(2.0)

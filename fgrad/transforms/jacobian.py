@@ -120,6 +120,9 @@ def jacrev(
     what `jacfwd` does, but with results that are real and arguments that may be complex; each row
     is the gradient of one element, as `grad` gives it.
 
+    Arguments:
+        fun, argnums, has_aux, holomorphic, chunk_size: as in `jacfwd`; a chunk is of rows.
+
     Example:
         >>> import numpy as np, fgrad
         >>> fgrad.jacrev(np.sum)(np.ones(3))
@@ -174,6 +177,9 @@ def hessian(
 
     Arguments are those of `jacfwd`; the arguments and results of `fun` are real, or complex with
     `holomorphic`.
+
+    Arguments:
+        fun, argnums, has_aux, holomorphic, chunk_size: as in `jacfwd`.
 
     Example:
         >>> import numpy as np, fgrad

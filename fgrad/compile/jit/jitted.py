@@ -557,8 +557,7 @@ def jit(
         static_argnames: the same by name.
         donate_argnums: positions of arguments whose memory may be reused for results: the arrays
             must not be read after the call, which may have written a result into them.
-        max_traces: warn with `RetraceWarning` when the function is traced more often; None for one
-            warning at the 64th time.
+        max_traces: a `RetraceWarning` comes when it is traced more often; None: the 64th time.
         device: "cpu" or "cuda", also for what transforms make of the function, and for a function
             jitted without a device that calls it; None for where the arguments are: on the GPU if
             one of them is.
@@ -573,6 +572,7 @@ def jit(
         ArgumentWriteError: what is written is read-only, or overlaps another argument.
         StaticArgumentError: a static argument is not hashable or does not exist.
         UnsupportedTypeError: an argument is not an array of numbers.
+        ArgumentError: if there is no such `device`.
 
     Example:
         >>> @jit

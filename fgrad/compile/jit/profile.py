@@ -111,6 +111,9 @@ def profile(fun: Callable[..., object], repeat: int = 20) -> Callable[..., Profi
         run one by one, so that what overlaps in a real call does not overlap here.  A program of
         ranks is profiled by all of them together.
 
+    Raises:
+        ArgumentError: if `repeat` is not positive.
+
     Example:
         >>> import numpy as np, fgrad
         >>> found = fgrad.profile(lambda x: np.sum(np.sin(x) @ x))(np.ones((8, 8)))

@@ -359,6 +359,9 @@ def device_put(x: object, device: str = NAME) -> PyTree:
     Returns:
         The tree with `DeviceArray`s, or with NumPy's arrays.  What is there already is not copied.
 
+    Raises:
+        ArgumentError: if there is no such device.
+
     Example:
         >>> import numpy as np, fgrad
         >>> fgrad.device_put({"w": np.ones(2)}, device="cpu")
@@ -376,6 +379,9 @@ def device_put(x: object, device: str = NAME) -> PyTree:
 def device_get(x: PyTree) -> PyTree:
     """The tree with copies, in the memory of the host, of all arrays on a GPU.
 
+    Arguments:
+        x: a tree of arrays.
+
     Example:
         >>> import numpy as np, fgrad
         >>> fgrad.device_get((1.0, np.ones(2)))
@@ -388,6 +394,12 @@ def block_until_ready(x: R) -> R:
     """Wait until all arrays of a tree are computed; the tree itself.
 
     Functions on a GPU return before their results are there.  What failed on the way is raised.
+
+    Arguments:
+        x: a tree of arrays.
+
+    Returns:
+        The tree itself.
 
     Example:
         >>> import numpy as np, fgrad

@@ -98,6 +98,9 @@ def checkpoint(
     Returns:
         A function with the same results and derivatives.
 
+    Raises:
+        ArgumentError: if `policy` is no function.
+
     Example:
         >>> import numpy as np, fgrad
         >>> f = fgrad.checkpoint(lambda x: np.sin(np.sin(x)))

@@ -215,6 +215,7 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
 
     Raises:
         MissingRuleError: if `fun` is not linear, or affine; the card names the line.
+        ArgumentError: if a cotangent has another structure or shape than the result.
 
     Example:
         >>> import numpy as np, fgrad

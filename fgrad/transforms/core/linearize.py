@@ -217,6 +217,11 @@ def linearize(
 ) -> tuple[PyTree, ...]:
     """The value of `fun` at `primals`, and its derivative there as a function of tangents.
 
+    Arguments:
+        fun: a function of pytrees of arrays.
+        primals: its arguments.
+        has_aux: whether `fun` returns `(result, aux)`; `aux` is passed through.
+
     Returns:
         `(result, fun_jvp)`, or `(result, fun_jvp, aux)`; `fun_jvp(*tangents)` repeats no work
         of `fun`.

@@ -224,7 +224,7 @@ def io_callback(
 
     Arguments:
         ordered: accepted for JAX's sake; calls are always in the order of the program.
-        others: as for `pure_callback`.
+        callback, result_shape_dtypes, args, kwargs, vmap_method: as for `pure_callback`.
 
     Example:
         >>> import numpy as np, fgrad

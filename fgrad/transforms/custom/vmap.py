@@ -69,6 +69,9 @@ class WithVmap(Protocol[P, R_co]):
 def custom_vmap(fun: Callable[P, R]) -> WithVmap[P, R]:
     """A function whose behaviour under `vmap` you write yourself.
 
+    Arguments:
+        fun: a function of arrays, used where nothing is mapped.
+
     Example:
         >>> import numpy as np, fgrad
         >>> @fgrad.custom_vmap
@@ -86,6 +89,9 @@ def custom_vmap(fun: Callable[P, R]) -> WithVmap[P, R]:
 @pickles_as_call
 def sequential_vmap(fun: Callable[P, R]) -> WithVmap[P, R]:
     """A function that `vmap` applies to one example after the other, in a loop.
+
+    Arguments:
+        fun: a function of arrays.
 
     Example:
         >>> import numpy as np, fgrad
