@@ -32,9 +32,15 @@ def ctc_loss_with_forward_probs(
 ) -> tuple[Value, Value, Value]:
     """`ctc_loss`, and the logarithms of the forward probabilities at each time.
 
+    Arguments:
+        logits, logit_paddings, labels, label_paddings, blank_id, log_epsilon: as in `ctc_loss`.
+
     Returns:
         The losses (examples), those of blanks (times, examples, labels + 1), and of labels
         (times, examples, labels).
+
+    Raises:
+        ShapeError: if shapes do not fit.
 
     Example:
         >>> logits, none = np.zeros((1, 2, 3)), np.zeros((1, 2))
@@ -140,6 +146,9 @@ def ntxent(embeddings: ArrayLike, labels: ArrayLike, temperature: ArrayLike = 0.
         embeddings: real vectors (examples, features).
         labels: a label of each example (examples).
         temperature: what cosines are divided by.
+
+    Raises:
+        ShapeError: if shapes do not fit.
 
     Example:
         >>> ntxent(np.array([[1.0], [2.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])).round(6)

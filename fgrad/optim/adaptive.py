@@ -202,6 +202,9 @@ class Sm3State(NamedTuple):
 def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> GradientTransformation:
     """The step of SM3 (Anil et al. 2019), with a number for each row and column; of real numbers.
 
+    Raises:
+        GradDtypeError: if parameters are complex.
+
     Example:
         >>> t = scale_by_sm3(b1=0.0, eps=0.0)
         >>> t.update(np.array([[3.0, -4.0]]), t.init(np.zeros((1, 2))))[0]
@@ -279,6 +282,9 @@ def scale_by_polyak(
         eps: added to the squared norm.
         variant: "sps", or "sps+", of which no rate is negative.
 
+    Raises:
+        ArgumentError: if `variant` is none of these.
+
     Example:
         >>> scale_by_polyak().update(np.array([3.0, 4.0]), EmptyState(), value=5.0)[0]
         array([0.6, 0.8])
@@ -313,6 +319,10 @@ def polyak_sgd(
 ) -> GradientTransformation:
     """Gradient descent at Polyak's rate; `update` takes `value=`, see `scale_by_polyak`.
 
+    Arguments:
+        max_learning_rate, f_min, eps, variant: as in `scale_by_polyak`.
+        scaling: a factor of the rate, or a schedule.
+
     Example:
         >>> optimizer = polyak_sgd()
         >>> w = np.array([3.0, 4.0])
@@ -328,6 +338,10 @@ def scale_by_distance_over_gradients(
 ) -> GradientTransformation:
     """Each array times how far its parameter has come, over the norm of all its gradients so far
     (Ivgi, Hinder and Carmon 2023).
+
+    Arguments:
+        reps_rel: the first distance, relative to the norm of the parameter.
+        global_scale: a factor of all steps.
 
     Example:
         >>> t = scale_by_distance_over_gradients(reps_rel=0.1, eps=0.0)
@@ -378,6 +392,9 @@ def adaptive_grad_clip(
         eps: the norm of parameters that are smaller.
         axis: over which axes the norms are; None for those of a layer's inputs: all of a vector, 0
             of a matrix or of three axes, all but the last of filters.
+
+    Raises:
+        ArgumentError: if it is not known which axes of an array are inputs.
 
     Example:
         >>> adaptive_grad_clip(0.5).update(np.array([3.0, 4.0]), (), np.array([0.0, 2.0]))[0]
@@ -447,6 +464,9 @@ def optimistic_adam_v2(
     nesterov: bool = True,
 ) -> GradientTransformation:
     """Adam that counts on the next gradient (Daskalakis et al. 2018), for games.
+
+    Arguments:
+        alpha, beta: the weights of the gradient, and of its last change.
 
     Example:
         >>> optimizer = optimistic_adam_v2(0.1, nesterov=False)
