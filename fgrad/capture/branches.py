@@ -16,6 +16,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import here, resolve
 from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
+from fgrad.capture.equal_programs import shared
 from fgrad.capture.notes import note
 from fgrad.capture.raising import record_raised
 from fgrad.capture.state import Cells, is_internal
@@ -490,7 +491,7 @@ def _switch(index: Value, programs: Sequence[Program], operands: Sequence[Value]
         places = {_place(program, k) for program in programs}
         passed.append(places.pop() if len(places) == 1 else None)
     kept = [k for k, place in enumerate(passed) if place is None]
-    only = [p.replace(outputs=tuple([p.outputs[k] for k in kept])) for p in programs]
+    only = [shared(p.replace(outputs=tuple([p.outputs[k] for k in kept]))) for p in programs]
     outs = iter(equations.switch(index, only, operands))
     return [next(outs) if place is None else operands[place] for place in passed]
 

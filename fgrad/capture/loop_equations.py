@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.capture.equal_programs import shared
 from fgrad.ir.program import Program
 from fgrad.trace import Value
 from fgrad.tracing.record import TracedProgram
@@ -24,7 +25,7 @@ def scanned(traced: TracedProgram, count: int, start: Sequence[Value]) -> list[V
     program, kept, changed = _split(traced)
     first = len(traced.captured)
     consts = [*traced.captured, *[start[k] for k in kept]]
-    body = _reordered(program, first, kept, changed, True)
+    body = shared(_reordered(program, first, kept, changed, True))
     outs = equations.scan(body, count, False, consts, [start[k] for k in changed], [])
     return _merged(outs, start, kept, changed)
 
@@ -36,8 +37,8 @@ def looped(
     program, kept, changed = _split(traced)
     constants = [start[k] for k in kept]
     outs = equations.while_loop(
-        _reordered(test.program, len(test.captured), kept, changed, False),
-        _reordered(program, len(traced.captured), kept, changed, True),
+        shared(_reordered(test.program, len(test.captured), kept, changed, False)),
+        shared(_reordered(program, len(traced.captured), kept, changed, True)),
         [*test.captured, *constants],
         [*traced.captured, *constants],
         [start[k] for k in changed],

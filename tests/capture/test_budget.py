@@ -11,6 +11,7 @@ import pytest
 
 import fgrad
 from fgrad.errors import InPlaceError, TooManyStepsError
+from fgrad.ir.walk import subprograms
 from fgrad.tracing import budget
 
 X = np.ones(8)
@@ -120,3 +121,17 @@ def test_names_of_one_array_do_not_multiply() -> None:
     begin = time.process_time()
     assert np.allclose(fgrad.jit(has_one_of_many_names)(X), has_one_of_many_names(X))
     assert time.process_time() - begin < 20.0
+
+
+def test_equal_loops_of_a_loop_that_is_written_out_are_one_program() -> None:
+    def f(x: Any) -> Any:
+        s, found = 0.0, []
+        for _ in range(12):
+            for j in range(9):
+                s += x[j] if x[j] > s else np.sin(x[j])
+            found.append(s)
+        return found
+
+    program = fgrad.make_program(f)(np.arange(9.0))
+    assert len([eqn for eqn in program.eqns if eqn.prim.name == "scan"]) == 12
+    assert len(subprograms(program)) <= 1 + 2 * 3  # the first one begins with Python's 0.0
