@@ -165,9 +165,9 @@ def test_ranks_that_hang_are_ended() -> None:
     """Nothing of them is left, though they ignore what asks them to end."""
     code = (
         "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-        "print(os.getpid(), flush=True); time.sleep(600)"
+        "print(f' {os.getpid()} ', flush=True); time.sleep(600)"
     )
-    ended = run_ranks(2, "-c", code, limit=5.0)
+    ended = run_ranks(2, "-c", code, limit=3.0)
     assert ended.status is None
     for pid in ended.text.split():
         assert is_gone(int(pid))

@@ -52,7 +52,7 @@ def main(how: str) -> None:
     wrong: list[str] = []
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        for x in [*arrays()][:: 1 if how == "nccl" else 5]:
+        for x in [*arrays()][2 :: 4 if how == "nccl" else 8]:
             x = x[..., :100]
             for name, body in COLLECTIVES.items():
                 wrong += _wrong(name, body, x, mesh, whole, k)

@@ -85,7 +85,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     every = [process.pid, *_below(process.pid)]
     process.send_signal(signal.SIGTERM)  # which mpiexec hands on
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(5)
+        process.wait(3)
     for pid in [*every, *_below(process.pid)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

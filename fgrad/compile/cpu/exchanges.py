@@ -111,7 +111,7 @@ def _allreduce(task: Exchange, axis: int) -> tuple[str, _Values]:
 
 
 def _sum(task: Exchange, axis: int) -> tuple[str, _Values]:
-    return _sendrecv(task, axis, "other", "other") if _is_pair(task) else _allreduce(task, axis)
+    return _sendrecv(task, axis, "other", "other", 1) if _is_pair(task) else _allreduce(task, axis)
 
 
 def _is_pair(task: Exchange) -> bool:
@@ -138,12 +138,13 @@ def _all_to_all(task: Exchange, axis: int) -> tuple[str, _Values]:
 
 
 def _sendrecv(
-    task: Exchange, axis: int, to: str = "to", source: str = "from"
+    task: Exchange, axis: int, to: str = "to", source: str = "from", tag: int = 0
 ) -> tuple[str, _Values]:
+    """The tag keeps sums and permutations apart, which would be taken for each other else."""
     each = (("int", task.size * task.dtype.itemsize), ("handle", ranks.BYTE))
     words = (
-        ("buffer", 0), *each, ("rank", to), ("int", 0),
-        ("buffer", 1), *each, ("rank", source), ("int", 0),
+        ("buffer", 0), *each, ("rank", to), ("int", tag),
+        ("buffer", 1), *each, ("rank", source), ("int", tag),
         ("handle", ranks.communicator(axis)), ("status", 0),
     )  # fmt: skip
     return "MPI_Sendrecv", _Values(words)
