@@ -9,6 +9,7 @@ that nobody receives.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -113,7 +114,7 @@ class NcclStub:
     # Communicators.
 
     def GetUniqueId(self, out: int) -> None:
-        UniqueId.from_address(out).words[0] = 1 + len(self._comms)
+        UniqueId.from_address(out).words[0] = (os.getpid() << 6 | len(self._comms)) % (1 << 30)
 
     def CommInitRank(self, out: int, size: int, identity: UniqueId, rank: int) -> None:
         require(0 <= rank < size, "rank", ARGUMENT)

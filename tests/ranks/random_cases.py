@@ -44,14 +44,18 @@ def at_ranks(c: Case, mesh: dist.Mesh, fun: Callable[..., Any]) -> Callable[...,
     return dist.shard_map(body, mesh=mesh, in_specs=cut, out_specs=P(*c.names))
 
 
-def mismatch(seed: int, mode: str, mesh: dist.Mesh) -> str:
-    """How this rank's result differs; empty if it does not."""
+def mismatch(seed: int, mode: str, mesh: dist.Mesh, put: Callable[[Any], Any] = np.array) -> str:
+    """How this rank's result differs; empty if it does not.
+
+    Arguments:
+        put: what is done with the blocks: they may be put on a device.
+    """
     assert mesh.index is not None
     c = drawn(seed, tuple(mesh.shape))
     at = dict(zip(c.names, mesh.index, strict=True))
 
     def mine(x: Any, axes: Any = frozenset(c.names)) -> Any:
-        return np.array(
+        return put(
             x[tuple([slice(at[n], at[n] + 1) if n in axes else slice(None) for n in c.names])]
         )
 
@@ -59,20 +63,21 @@ def mismatch(seed: int, mode: str, mesh: dist.Mesh) -> str:
     got = (fgrad.jit(f) if seed % 2 else f)(
         *[mine(x, a) for x, a in zip(c.inputs, c.axes, strict=True)]
     )
+    got = fgrad.tree.map(np.asarray, got)
     want = fgrad.tree.map(lambda x: full(x, c), results(c, Whole(c.names), mode)(*c.inputs))
     for g, w in zip(fgrad.tree.leaves(got), fgrad.tree.leaves(want), strict=True):
-        w = np.broadcast_to(mine(w), np.shape(g))
+        w = np.broadcast_to(np.asarray(mine(w)), np.shape(g))
         if not np.allclose(g, w, rtol=1e-9, atol=1e-10):
             return f"seed {seed} {mode}: {np.max(np.abs(g - w))}\n" + "\n".join(c.program.text)
     return ""
 
 
-def main(axes: str, first: int, count: int) -> None:
+def main(axes: str, first: int, count: int, put: Callable[[Any], Any] = np.array) -> None:
     SIZES["b"] = 2
     mesh = dist.init("mpi", axes={name: 2 for name in axes})
     modes = [mode for mode in MODES if mode != "grad outside"]
     for seed in range(first, first + count):
-        found = mismatch(seed, modes[seed % len(modes)], mesh)
+        found = mismatch(seed, modes[seed % len(modes)], mesh, put)
         if found:
             raise AssertionError(f"{mesh}: {found}")
     print(f"{mesh}: {count} programs agree", flush=True)
