@@ -122,3 +122,56 @@ def test_a_long_chain_is_fused_in_pieces() -> None:
     near, far = groups(chain, np.ones(10)), groups(chain, np.ones(100_000))
     assert len(near) == 2 * len(far) == 150
     assert len(set(map(tuple, near))) == 1
+
+
+# --- elements at computed places
+
+
+def by_argmax(x: Any, k: Any) -> Any:
+    return x[np.arange(len(x)), np.argmax(x, axis=1)] * 2.0
+
+
+def of_itself(x: Any, k: Any) -> Any:
+    return k[k] + k[::-1][k % len(k)]
+
+
+def read_often(x: Any, k: Any) -> Any:
+    v = x[:, 0][np.sort(k)[k] // 2]
+    return v * np.mean(v) + v[::-1]
+
+
+def in_tables(x: Any, k: Any) -> Any:
+    at = np.reshape(k[: len(k) // 2 * 2], (2, -1))
+    return np.sum(x[at % 7, at.T[0, 0] % 3], axis=0) - np.max(x[:, 1][at], axis=1)[:, None]
+
+
+def of_rows(x: Any, k: Any) -> Any:
+    return x[k] - x[(k + 1) % len(x)].mean(axis=1, keepdims=True)
+
+
+def with_running_sums(x: Any, k: Any) -> Any:
+    return np.cumsum(x[:, 2])[(np.cumsum(k) - 1) % len(k)]
+
+
+def by_sums(x: Any, k: Any) -> Any:
+    return np.exp(x)[np.sum(x > 0, axis=1), k % 3]
+
+
+PLACES = [by_argmax, of_itself, read_often, in_tables, of_rows, with_running_sums, by_sums]
+
+
+@pytest.mark.parametrize("fun", PLACES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("n", [9, 130, 5000])
+def test_elements_at_computed_places(fun: Any, n: int, rng: np.random.Generator) -> None:
+    x, k = rng.normal(size=(n, 3)), rng.integers(-n, n, n)
+    k = k if fun is not by_sums else np.abs(k)
+    np.testing.assert_allclose(fgrad.jit(fun)(x, k), fun(x, k), rtol=1e-10, atol=1e-10)
+    if fun is not of_itself:
+        gradient = fgrad.grad(lambda x, k: np.sum(np.sin(fun(x, k))))
+        np.testing.assert_allclose(fgrad.jit(gradient)(x, k), gradient(x, k), rtol=1e-8, atol=1e-9)
+
+
+def test_places_are_computed_where_elements_are_read(rng: np.random.Generator) -> None:
+    w, k, c = rng.normal(size=100), rng.integers(0, 100, 5000), rng.normal(size=5000)
+    found = fgrad.inspect(lambda w, k, c: np.sum(c * w[k]))(w, k, c)
+    assert found.memory.temporaries < k.nbytes

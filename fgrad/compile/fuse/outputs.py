@@ -18,7 +18,6 @@ from fgrad.compile.fuse.parts import (
     Nest,
     Partition,
     common_domain,
-    composed,
     max_cost,
     piece_cost,
     rows_of,
@@ -37,7 +36,7 @@ def find_outputs(p: Partition) -> None:
         if eqn.outputs[0] in p.virtual:
             continue
         own = p.nest(eqn.outputs[0])
-        for leaf in composed(eqn, p.sources(eqn)):
+        for leaf in p.composed(eqn):
             nest = p.nest(leaf.var)
             if nest is not None and nest is not own:
                 nest.outputs.setdefault(leaf.var)

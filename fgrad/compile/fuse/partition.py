@@ -32,7 +32,6 @@ from fgrad.compile.fuse.parts import (
     Nest,
     Partition,
     common_domain,
-    composed,
     is_library,
     is_trailing,
     max_cost,
@@ -197,7 +196,7 @@ class _Fuser:
 
     def _move(self, k: int, eqn: Eqn) -> None:
         (out,) = eqn.outputs
-        leaves, cost = composed(eqn, self.p.sources(eqn)), self._operand_cost(eqn)
+        leaves, cost = self.p.composed(eqn), self._operand_cost(eqn)
         if eqn.prim is prims.reshape and out in self.p.kept and self._has_buffer(eqn):
             self.p.kept.update([a for a in eqn.inputs if type(a) is Var])
             nest = Nest(self._after(self.p.sources(eqn)), "alias", ())

@@ -176,6 +176,12 @@ def composed(eqn: Eqn, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
     return tuple(dict.fromkeys(found)) if len(found) > 1 else tuple(found)
 
 
+def reads_places_once(eqn: Eqn) -> bool:
+    """Whether an equation reads single elements at places that it computes: `x[i]`, one of x for
+    each element of i."""
+    return eqn.prim is prims.gather and len(eqn.params["axes"]) == eqn.inputs[0].aval.ndim
+
+
 def _movement(eqn: Eqn) -> str:
     prim = eqn.prim
     if prim not in MOVES:
@@ -229,6 +235,16 @@ class Partition:
                 if leaf.var in dropped:
                     return self._behind(leaves)
         return leaves
+
+    def composed(self, eqn: Eqn) -> tuple[Leaf, ...]:
+        """How the leaves of all operands are read through an equation."""
+        leaves = self.sources(eqn)
+        if not reads_places_once(eqn):
+            return composed(eqn, leaves)
+        near = {leaf for a in eqn.inputs[1:] if type(a) is Var for leaf in self.leaves[a]}
+        far = {leaf.var for leaf in self.leaves.get(eqn.inputs[0], ())}  # type: ignore[call-overload]
+        return tuple([leaf if leaf in near and leaf.var not in far else Leaf(leaf.var, OTHER)
+                      for leaf in leaves])  # fmt: skip
 
     def _behind(self, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
         """The leaves with those of groups that became virtual replaced by their sources."""
