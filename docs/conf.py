@@ -29,7 +29,7 @@ html_static_path = ["site/static"]
 html_css_files = ["fgrad.css"]
 html_show_sphinx = False
 html_copy_source = False
-pygments_style, pygments_dark_style = "friendly", "native"
+pygments_style, pygments_dark_style = "friendly", "github-dark"
 maximum_signature_line_length = 80
 python_display_short_literal_types = True
 add_module_names = False
@@ -53,7 +53,7 @@ PLACES = {path: name for name, path in BORROWED.items()} | {ROOT / "README.md": 
 
 
 def links_within(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Links of the repository as links of the site; diagrams as text."""
+    """Links of the repository as links of the site; diagrams as tables."""
     home = BORROWED.get(name, HERE / name).parent
 
     def led(match: re.Match[str]) -> str:
@@ -63,8 +63,17 @@ def links_within(_app: Sphinx, name: str, source: list[str]) -> None:
 
     parts = FENCE.split(source[0])
     parts[::2] = [LINK.sub(led, text) for text in parts[::2]]
-    text = "".join(parts).replace("```mermaid\n", "```text\n")
-    source[0] = text.replace("\n\n```\n", "\n```\n")
+    text = "".join(parts).replace("\n\n```\n", "\n```\n")
+    source[0] = re.sub(r"^```mermaid\n(.*?)^```$", as_table, text, flags=re.MULTILINE | re.DOTALL)
+
+
+def as_table(diagram: re.Match[str]) -> str:
+    """The arrows of a flowchart as rows, which need no program to be drawn."""
+    names = {n: t.replace("<br>", ", ") for n, t in re.findall(r'(\w+)\["(.*?)"\]', diagram[1])}
+    lines = re.sub(r'\["(.*?)"\]', "", diagram[1]).splitlines()
+    arrows = [re.fullmatch(r' *(\w+) --> *(?:\|"?(.*?)"?\|)? *(\w+)', line) for line in lines]
+    rows = [f"| {names[a[1]]} | {a[2] or ''} | {names[a[3]]} |" for a in arrows if a]
+    return "| from | by | to |\n|---|---|---|\n" + "\n".join(rows)
 
 
 def code_as_links(app: Sphinx, doctree: nodes.document, page: str) -> None:

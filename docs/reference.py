@@ -246,7 +246,7 @@ def escaped(text: str) -> str:
 def paragraphs(text: str) -> str:
     """Paragraphs as Markdown; indented ones are formulas, or code."""
     blocks = []
-    for block in re.split(r"\n\s*\n", text):
+    for block in filter(str.strip, re.split(r"\n\s*\n", text)):
         if block.lstrip().startswith(">>>"):
             blocks.append(f"```pycon\n{textwrap.dedent(block)}\n```")
         elif block.startswith(" ") or all(re.search(r"\S {3,}\S", x) for x in block.splitlines()):
@@ -256,7 +256,7 @@ def paragraphs(text: str) -> str:
             blocks.append("\n".join([f"{item[:2]}{escaped(item[2:])}" for item in items]))
         else:
             blocks.append(escaped(" ".join(block.split())))
-    return "\n\n".join([b for b in blocks if b])
+    return "\n\n".join(blocks)
 
 
 def fields(sections: dict[str, str], further: dict[str, str]) -> str:
@@ -279,7 +279,9 @@ def signature(value: object) -> str:
         text = str(inspect.signature(value))  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return "()"
-    return re.sub(r"<[^<>]*>", "...", text.replace("'", "")).replace("\n", " ")
+    text = text.replace("'", "").replace("Callable[P, ", "Callable[..., ")
+    text = text.removesuffix(" -> None") if isinstance(value, type) else text
+    return re.sub(r"<[^<>]*>", "...", text).replace("\n", " ")
 
 
 def entry(module: str, name: str, value: object) -> str:
