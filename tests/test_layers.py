@@ -256,6 +256,7 @@ def test_packages_have_no_cycles() -> None:
 
 # What a lower layer calls and cannot import, and why it is there.
 UPWARD = {
+    "fgrad.compile.jit.staged.lowered": "a jitted function tells of itself what `inspect` finds",
     "fgrad.tracing.tables.unsupported_card": "NumPy calls a tracer, which has no card for names",
     "fgrad.tracing.tables.store_out": "NumPy calls a tracer with `out=`, an assignment",
     "fgrad.tracing.capturing.captured": "transforms call functions whose loops are rewritten",

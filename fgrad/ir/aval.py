@@ -47,10 +47,13 @@ def is_bfloat16(dtype: DType) -> bool:
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
+_FIRST_FOREIGN = 256  # the number of the first dtype that is not NumPy's own
+
+
 def is_numeric(dtype: DType) -> bool:
     """Whether arrays of a dtype can be traced: bool, integer, floating point or complex."""
     if dtype.kind in "biufc":
-        return dtype.itemsize <= 16 and dtype.char not in "gG"
+        return dtype.num < _FIRST_FOREIGN and dtype.char not in "gG"
     return is_bfloat16(dtype)
 
 

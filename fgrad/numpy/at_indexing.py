@@ -24,7 +24,7 @@ from fgrad.numpy.promote import (
 from fgrad.ops import elementwise as ew
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.on_device import OnDevice
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, PyTree
 
 
 def at(x: ArrayLike) -> At:
@@ -78,12 +78,60 @@ def fill_of(dtype: np.dtype) -> float | int:
     return limits.min if dtype.kind == "i" else limits.max
 
 
+def _check_wraps(wrap_negative_indices: bool) -> None:
+    if not wrap_negative_indices:
+        raise ArgumentError(
+            "at[...]: wrap_negative_indices=False.",
+            (
+                ("why", "negative indices count from the end, as in NumPy."),
+                ("write", 'np.where(i < 0, x.shape[0], i)    an index out of bounds, mode="drop"'),
+            ),
+        )
+
+
+_Combined = Callable[["IndexedElements", PyTree, str | None], Value]
+_UPDATES: dict[str, _Combined] = {
+    "set": lambda e, values, mode: e.combined(values, "set", mode),
+    "add": lambda e, values, mode: e.combined(values, "add", mode),
+    "subtract": lambda e, values, mode: e.combined(ew.neg(e.stored(values)), "add", mode),
+    "multiply": lambda e, values, mode: e.combined(values, "mul", mode),
+    "divide": lambda e, values, mode: e.combined(ew.reciprocal(e.stored(values)), "mul", mode),
+    "power": lambda e, values, mode: e.combined(
+        ew.pow_(*broadcast((e.get(mode), e.stored(values)))), "set", mode
+    ),
+    "apply": lambda e, function, mode: e.combined(function(e.get(mode)), "set", mode),
+    "min": lambda e, values, mode: e.combined(values, "min", mode),
+    "max": lambda e, values, mode: e.combined(values, "max", mode),
+}
+
+
+def _updating(name: str, text: str) -> Callable[..., Value]:
+    """A method that gives the array with some elements replaced."""
+    update_by = _UPDATES[name]
+
+    def method(
+        self: IndexedElements,
+        values: PyTree,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | None = None,
+        wrap_negative_indices: bool = True,
+    ) -> Value:
+        _check_wraps(wrap_negative_indices)
+        return update_by(self, values, mode)
+
+    method.__name__, method.__qualname__, method.__doc__ = name, f"IndexedElements.{name}", text
+    return method
+
+
 class IndexedElements:
     """Some elements of an array, to be read or replaced.
 
     `mode` says what becomes of indices out of bounds: an error where they are known, or checked in
     captured code (None), the nearest element ("clip"), or none at all ("drop", "fill").  Updates
-    give a new array.
+    give a new array.  `indices_are_sorted` and `unique_indices` are hints of JAX's, which change no
+    result; negative indices count from the end, and `wrap_negative_indices=False` is refused.
     """
 
     __slots__ = ("index", "x")
@@ -99,14 +147,27 @@ class IndexedElements:
         out = update(self.x, self.index, values, how, _bounds_of(mode))
         return fresh(out) if out is self.x else out
 
+    def stored(self, values: ArrayLike) -> Value:
+        """Values in the dtype of the array."""
+        return stored(values, self.x.dtype)
+
     def _update_masked(self, mask: Tracer, values: ArrayLike, how: str) -> Value:
         if how == "set":
             return write_masked(self.x, mask, values)
         combined: Any = COMBINE[how](*broadcast((self.x, stored(values, self.x.dtype))))
         return write_masked(self.x, mask, Masked(combined, mask))
 
-    def get(self, mode: str | None = None, fill_value: ArrayLike | None = None) -> Value:
+    def get(
+        self,
+        mode: str | None = None,
+        fill_value: ArrayLike | None = None,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        wrap_negative_indices: bool = True,
+    ) -> Value:
         """x[index]; with mode "fill", `fill_value` (NaN by default) where there is no element."""
+        _check_wraps(wrap_negative_indices)
         bounds = _bounds_of(mode)
         x = self.x
         own = isinstance(self.x, Tracer) or not has_tracer((self.index,))
@@ -121,42 +182,16 @@ class IndexedElements:
         fill = convert(as_operand(fill_of(x.dtype) if fill_value is None else fill_value), x.dtype)
         return ew.select(*broadcast((there, found, fill)))
 
-    def set(self, values: ArrayLike, *, mode: str | None = None) -> Value:
-        """`x` with the elements replaced."""
-        return self.combined(values, "set", mode)
-
-    def add(self, values: ArrayLike, *, mode: str | None = None) -> Value:
-        """`x` with values added; repeated indices add up."""
-        return self.combined(values, "add", mode)
-
-    def subtract(self, values: ArrayLike, *, mode: str | None = None) -> Value:
-        """`x` with values subtracted; repeated indices add up."""
-        return self.combined(ew.neg(stored(values, self.x.dtype)), "add", mode)
-
-    def multiply(self, values: ArrayLike, *, mode: str | None = None) -> Value:
-        """`x` with elements multiplied; repeated indices multiply."""
-        return self.combined(values, "mul", mode)
-
-    mul = multiply
-
-    def divide(self, values: ArrayLike, *, mode: str | None = None) -> Value:
-        """`x` with elements divided."""
-        inverse = ew.reciprocal(stored(values, self.x.dtype))
-        return self.combined(inverse, "mul", mode)
-
-    def power(self, values: ArrayLike, *, mode: str | None = None) -> Value:
-        """`x` with elements raised to a power; of repeated indices one counts."""
-        base, exponent = broadcast((self.get(mode), stored(values, self.x.dtype)))
-        return self.combined(ew.pow_(base, exponent), "set", mode)
-
-    def apply(self, function: Callable[[Value], ArrayLike], *, mode: str | None = None) -> Value:
-        """`x` with a function applied to elements; of repeated indices one counts."""
-        return self.combined(function(self.get(mode)), "set", mode)
-
-    def min(self, values: ArrayLike, *, mode: str | None = None) -> Value:
-        """`x` with the smaller of elements and values."""
-        return self.combined(values, "min", mode)
-
-    def max(self, values: ArrayLike, *, mode: str | None = None) -> Value:
-        """`x` with the larger of elements and values."""
-        return self.combined(values, "max", mode)
+    set = _updating("set", "`x` with the elements replaced.")
+    add = _updating("add", "`x` with values added; repeated indices add up.")
+    subtract = _updating("subtract", "`x` with values subtracted; repeated indices add up.")
+    multiply = mul = _updating(
+        "multiply", "`x` with elements multiplied; repeated indices multiply."
+    )
+    divide = _updating("divide", "`x` with elements divided.")
+    power = _updating("power", "`x` with elements to a power; of repeated indices one counts.")
+    apply = _updating(
+        "apply", "`x` with a function applied to elements; of repeated indices one counts."
+    )
+    min = _updating("min", "`x` with the smaller of elements and values.")
+    max = _updating("max", "`x` with the larger of elements and values.")

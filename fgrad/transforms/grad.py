@@ -45,6 +45,7 @@ from fgrad.transforms.core.wrap import (
 )
 from fgrad.typing import P, PyTree
 
+by_name = lazy_module("fgrad.transforms.by_name")
 memory_budget = lazy_module("fgrad.transforms.checkpoint.memory_budget")
 varying = lazy_module("fgrad.ops.varying")
 
@@ -59,6 +60,7 @@ def value_and_grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
+    argnames: str | Sequence[str] | None = None,
     memory: int | str | None = None,
 ) -> Callable[P, tuple[PyTree, PyTree]]:
     """A function that returns both `fun(*args)` and its gradient.
@@ -70,6 +72,8 @@ def value_and_grad(
         has_aux: whether `fun` returns `(result, aux)`; `aux` is passed through.
         holomorphic: whether `fun` is a holomorphic function of complex arguments, whose derivative
             f'(z) is wanted; its result must be complex.
+        argnames: in the place of `argnums`, the name of the argument to differentiate, or several:
+            then the gradient is a dictionary.
         memory: the bytes that the derivative may use beyond its arguments, such as "500MB": what
             does not fit is computed again; see `fgrad.checkpoint`.  The function is traced as by
             `jit` then.
@@ -91,13 +95,14 @@ def value_and_grad(
         (np.float64(5.0), array([2., 4.]))
     """
     check_callable(fun, "value_and_grad")
-    return _later(fun, "value_and_grad", argnums, has_aux, holomorphic, memory)
+    return _later(fun, "value_and_grad", argnums, argnames, has_aux, holomorphic, memory)
 
 
 def _later(
     fun: Callable[..., PyTree],
     name: str,
     argnums: int | Sequence[int],
+    argnames: str | Sequence[str] | None,
     has_aux: bool,
     holomorphic: bool,
     memory: int | str | None,
@@ -106,6 +111,13 @@ def _later(
     of = fun if memory is None else memory_budget.budgeted(fun, memory)
     both = name != "grad"
     work = lambda: _differentiated(of, argnums, has_aux, holomorphic, both)  # noqa: E731
+    if argnames is not None:
+        place = 1 if both else 0 if has_aux else None
+        one = functools.partial(
+            _differentiated, argnums=0, has_aux=has_aux, holomorphic=holomorphic, with_value=both
+        )
+        named = by_name.with_names(of, argnames, argnums, place, one)
+        work = lambda: named  # noqa: E731
     return transformed_later(work, fun, name)
 
 
@@ -172,6 +184,7 @@ def grad(
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
+    argnames: str | Sequence[str] | None = None,
     memory: int | str | None = None,
 ) -> Callable[P, PyTree]:
     """A function that returns the gradient of `fun`.
@@ -187,7 +200,7 @@ def grad(
         np.float64(12.0)
     """
     check_callable(fun, "grad")
-    return _later(fun, "grad", argnums, has_aux, holomorphic, memory)
+    return _later(fun, "grad", argnums, argnames, has_aux, holomorphic, memory)
 
 
 def _wanted(

@@ -24,11 +24,12 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.source import warn_user
 from fgrad.compile.backend import BACKENDS, on_host
-from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
+from fgrad.compile.entry.native import NativeCalls, native_class
 from fgrad.compile.jit.call import call, computed, executable_of
 from fgrad.compile.jit.effects import Effects, Watched, called_back, split_writes
 from fgrad.compile.jit.entries import Arguments, Call, DeviceCalls, Entry, Given, Short, Signature
 from fgrad.compile.jit.recent import RECENT, Use
+from fgrad.compile.jit.staged import Staged
 from fgrad.compile.jit.static_arguments import (
     ASKED_FOR_VALUES,
     Static,
@@ -81,7 +82,7 @@ DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
 
 
 @native_class
-class Jitted(NativeCallable):
+class Jitted(Staged):
     """A function that is compiled at its first call for each kind of arguments.
 
     Calls like earlier ones are made natively, without `__call__`.
@@ -109,8 +110,7 @@ class Jitted(NativeCallable):
         self.capture = capture  # None: as the setting says
         self.entries: dict[Hashable, Entry] = {}
         self.older: dict[Hashable, list[Entry]] = {}  # in a world that has changed
-        self.traces = 0  # so far, but for those after changes of the world
-        self.changes = 0  # of it, so far
+        self.traces = self.changes = 0  # so far: traces, but for those after changes of the world
         self.moved: dict[Key, object] = {}  # what was seen to change outside: arrays, numbers
         self.fixed: dict[Key, object] = {}  # and what a trace could not take as an input
         self.is_twin = False
@@ -152,7 +152,7 @@ class Jitted(NativeCallable):
         short = None if kwargs or self.static_argnums or open_axes() else self._short(args)
         entry = None if short is None else self.entries.get(short.key)
         if short is None or entry is None or entry.watches.changed() is not None:
-            call = self._traced_call(args, kwargs, short)
+            call = self.traced_call(args, kwargs, short)
         else:
             call = Call(entry, short.leaves, (), Given(args, kwargs, short.leaves), short)
         return self._answer(call)
@@ -175,7 +175,7 @@ class Jitted(NativeCallable):
         types = [part for x in leaves for part in (x.dtype, x.shape)]
         return Short((config.epoch, tree.exact(treedef), *types), leaves, treedef)
 
-    def _traced_call(
+    def traced_call(
         self, args: tuple[object, ...], kwargs: dict[str, object], short: Short | None
     ) -> Call:
         """Any call, by the whole key: containers, numbers, static arguments, tracers; traced if it

@@ -118,12 +118,20 @@ def is_inexact(x: Value) -> bool:
     return x.dtype.kind in FLOATS
 
 
+def _is_float0(x: object) -> bool:
+    """Whether it is an array of JAX's `float0`, the dtype of tangents of integers."""
+    return getattr(getattr(x, "dtype", None), "names", None) == ("float0",)
+
+
 def _check_linear(
     values: Sequence[object], like: Sequence[Value], what: str, of: str, whose: str
 ) -> list[Value | None]:
     """Tangents or cotangents as values of the right shape and dtype; None stands for zero."""
     checked: list[Value | None] = []
     for x, primal in zip(values, like, strict=True):
+        if not is_inexact(primal) and _is_float0(x):
+            checked.append(None)
+            continue
         v = as_value(x, f"a {what}")
         if not is_inexact(primal):
             if np.dtype(v.dtype).kind != "V" and not isinstance(v, Tracer) and not np.any(v):
