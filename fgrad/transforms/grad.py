@@ -192,7 +192,7 @@ def grad(
     Arguments and errors are those of `value_and_grad`; with `has_aux` it returns `(gradient, aux)`.
 
     Arguments:
-        fun, argnums, has_aux, holomorphic, memory: as in `value_and_grad`.
+        fun, argnums, has_aux, holomorphic, argnames, memory: as in `value_and_grad`.
 
     Example:
         >>> import numpy as np, fgrad
