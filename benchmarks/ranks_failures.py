@@ -39,6 +39,7 @@ CASES = {
     "is_killed": "a rank is killed",
     "reordered": "collectives in another order",
     "other_code": "another version of the function",
+    "versions": "another version of fgrad",
     "trip_counts_in_program": "other trip counts in a program",
     "trip_counts": "a loop of calls with other trip counts",
     "branch": "a branch of Python that not all take",

@@ -10,13 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
 import fgrad
 from fgrad import distributed as dist
 from fgrad import lax
-from fgrad.distributed import P
+from fgrad.distributed import P, start
 
 if __name__ == "__main__":
+    if sys.argv[1] == "versions" and MPI.COMM_WORLD.rank:
+        start.metadata.version = lambda _name: "0.0.1"  # type: ignore[assignment]
     mesh = dist.init("mpi", axes=("data",))
     assert mesh.index is not None
     LAST = mesh.index[0] == mesh.size - 1
