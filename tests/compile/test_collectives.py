@@ -75,6 +75,27 @@ def test_extrema_are_gathered() -> None:
     assert_becomes(collectives, before, after)
 
 
+def test_what_is_summed_along_axes_is_summed_before_it_is_sent() -> None:
+    """But not where others read it."""
+    before = body(
+        "a: f64[5,3], b: f64[5,3]", "f64[3], f64[3], f64[5,3]",
+        f"c: f64[5,3] = psum[{D}] a",
+        "d: f64[5,3] = psum[axis='model' places=2] b",
+        "e: f64[3] = reduce_sum[axes=(0,)] c",
+        "g: f64[3] = reduce_sum[axes=(0,)] d",
+        "e g d",
+    )  # fmt: skip
+    after = body(
+        "a: f64[5,3], b: f64[5,3]", "f64[3], f64[3], f64[5,3]",
+        "c: f64[3] = reduce_sum[axes=(0,)] a",
+        f"e: f64[3] = psum[{D}] c",
+        "d: f64[5,3] = psum[axis='model' places=2] b",
+        "g: f64[3] = reduce_sum[axes=(0,)] d",
+        "e g d",
+    )  # fmt: skip
+    assert_becomes(collectives, before, after)
+
+
 @pytest.mark.parametrize(
     ("dtype", "wide"), [("f16", "f32"), ("i16", "i32"), ("u8", "i32"), ("i8", "i32")]
 )

@@ -2,6 +2,7 @@
 
     s = psum x;  t = psum y       u = psum (concatenate x y);  s = slice u;  t = slice u
     m = pmax x                    m = reduce_max (all_gather x), which knows NaN
+    reduce_sum (psum x)           psum (reduce_sum x), which is less to send: gradients of biases
     s = psum x, of 8 or 16 bits   s = narrow (psum (wide x)), rounded once
 
 Sums that do not depend on each other become one, if they are small: a meeting takes as long as
@@ -14,6 +15,7 @@ in one order, whatever their constants are: so it stands before the passes that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from fgrad.base.named_tuple import NamedTuple
@@ -31,7 +33,7 @@ def collectives(program: Program) -> Program:
     meeting = [eqn for eqn in program.eqns if communicates(eqn)]
     if not meeting:
         return program
-    eqns: Sequence[Eqn] = program.eqns
+    eqns: Sequence[Eqn] = _reduced(program)
     if any([_is_narrow(eqn) for eqn in meeting]):
         eqns = _widened(eqns)
     if len([eqn for eqn in eqns if _joins(eqn)]) > 1:
@@ -46,6 +48,33 @@ def collectives(program: Program) -> Program:
         every = writer.apply(prims.all_gather, *eqn.inputs, **eqn.params)
         writer.result(eqn, writer.apply(reduce, every, axes=(0,)))
     return program.replace(eqns=tuple(writer.eqns), made_by="collectives")
+
+
+def _reduced(program: Program) -> list[Eqn]:
+    """Sums over ranks that are summed along axes, and read by nobody else, after these."""
+    read = Counter([x for eqn in program.eqns for x in eqn.inputs if isinstance(x, Var)])
+    read.update([x for x in program.outputs if isinstance(x, Var)])
+    once = {
+        eqn.outputs[0]
+        for eqn in program.eqns
+        if eqn.prim is prims.psum and isinstance(eqn.inputs[0], Var) and read[eqn.outputs[0]] == 1
+    }
+    sums: dict[Atom, Eqn] = {
+        eqn.inputs[0]: eqn
+        for eqn in program.eqns
+        if eqn.prim is prims.reduce_sum and eqn.inputs[0] in once
+    }
+    writer, gone = Writer(), {eqn.outputs[0] for eqn in sums.values()}
+    for eqn in program.eqns:
+        later = sums.get(eqn.outputs[0]) if eqn.prim is prims.psum else None
+        if later is not None:
+            writer.like = later
+            part = writer.apply(prims.reduce_sum, *eqn.inputs, **later.params)
+            outputs = later.outputs
+            writer.eqns.append(Eqn(eqn.prim, (part,), eqn.params, outputs, eqn.loc, eqn.via))
+        elif not (eqn.outputs and eqn.outputs[0] in gone):
+            writer.eqns.append(eqn)
+    return writer.eqns
 
 
 def _is_narrow(eqn: Eqn) -> bool:
