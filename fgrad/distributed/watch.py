@@ -9,6 +9,8 @@ all ranks wait for their devices nothing is wrong: these compute.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import io
 import math
 import sys
 import threading
@@ -24,6 +26,7 @@ from fgrad.tracing.ranks import BEGUN, BYTES, DEVICE, INSIDE, MEETINGS, WAITS
 
 PERIOD = 0.2  # seconds between two looks
 GRACE = 2.0  # seconds in which other ranks must answer
+DRAIN = 0.2  # seconds between a message and the end
 PATIENCE = 1.0  # seconds in one collective after which a rank asks the others
 ASK, ANSWER = 1, 2  # tags
 
@@ -185,8 +188,10 @@ def _line(frame: FrameType | None) -> str:
 
 
 def _write(text: str) -> None:
+    """Print at once, and let mpiexec read it, which drops what is on the way when ranks end."""
     sys.stderr.write(text)
     sys.stderr.flush()
+    time.sleep(DRAIN)
 
 
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
@@ -200,11 +205,11 @@ def abort_on_error(engine: Engine) -> None:
     def hook(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
-        time.sleep(min(0.02 * engine.rank, 0.5))  # of an error of all ranks, the first is enough
+        time.sleep(min(0.1 * engine.rank, 0.5))  # of an error of all ranks, the first is enough
         sys.stdout.flush()
-        _write(f"rank {engine.rank} of {engine.size}:\n")
-        before(kind, error, traceback)
-        sys.stderr.flush()
+        with contextlib.redirect_stderr(io.StringIO()) as text:
+            before(kind, error, traceback)
+        _write(f"rank {engine.rank} of {engine.size}:\n{text.getvalue()}")
         mpi().COMM_WORLD.Abort(1)
 
     sys.excepthook = hook

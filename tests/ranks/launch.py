@@ -111,7 +111,7 @@ def starts() -> bool:
     assert MPIEXEC is not None
     hello = "from mpi4py import MPI; print(MPI.COMM_WORLD.allreduce(1))"
     ended = launched([MPIEXEC, "-n", "2", sys.executable, "-c", hello], {}, 60.0)
-    return ended.status == 0 and ended.text.split() == ["2", "2"]
+    return ended.status == 0 and ended.text.count("2") == 2
 
 
 def must_pass(count: int, *words: str, limit: float = 300.0, **env: str) -> str:
