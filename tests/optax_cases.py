@@ -45,6 +45,7 @@ CASES: dict[str, Case] = {
     "fromage": (lambda o: o.fromage(RATE), True),
     "lamb": (lambda o: o.lamb(RATE, weight_decay=0.1), True),
     "lars": (lambda o: o.lars(RATE, weight_decay=0.1), True),
+    "lbfgs": (lambda o: o.lbfgs(RATE, memory_size=3, linesearch=None), True),
     "lion": (lambda o: o.lion(RATE), True),
     "nadam": (lambda o: o.nadam(RATE), True),
     "nadamw": (lambda o: o.nadamw(RATE, weight_decay=0.1), True),

@@ -69,6 +69,7 @@ if TYPE_CHECKING:  # else loaded when first used
     from fgrad.optim.adaptive import *  # noqa: F403
     from fgrad.optim.more_optimizers import *  # noqa: F403
     from fgrad.optim.rules import *  # noqa: F403
+    from fgrad.optim.second_order import *  # noqa: F403
     from fgrad.optim.wrappers import *  # noqa: F403
 
 _PARTS = {
@@ -89,6 +90,10 @@ _PARTS = {
         "scale_by_param_block_norm", "scale_by_param_block_rms", "scale_by_radam", "scale_by_rprop",
         "scale_by_rss", "scale_by_trust_ratio", "scale_by_yogi",
     ),
+    "fgrad.optim.second_order": (
+        "lbfgs", "scale_by_backtracking_linesearch", "scale_by_lbfgs", "scale_by_zoom_linesearch",
+        "value_and_grad_from_state",
+    ),
     "fgrad.optim.wrappers": (
         "LookaheadParams", "all_finite", "apply_if_finite", "centralize", "clip_by_block_rms",
         "dynamic_loss_scale", "ema", "freeze", "incremental_update", "keep_params_nonnegative",
@@ -105,17 +110,19 @@ __all__ = [
     "apply_updates", "centralize", "chain", "clip_by_block_rms", "clip_by_global_norm",
     "clip_by_value", "constant_schedule", "cosine_decay", "dynamic_loss_scale", "ema",
     "exponential_decay", "freeze", "fromage", "global_norm", "identity", "incremental_update",
-    "join_schedules", "keep_params_nonnegative", "lamb", "lars", "linear_schedule", "lion",
-    "lookahead", "masked", "multi_steps", "multi_transform", "nadam", "nadamw", "named_chain",
-    "noisy_sgd", "normalize_by_update_norm", "novograd", "optimistic_adam", "optimistic_adam_v2",
-    "optimistic_gradient_descent", "piecewise_constant", "polyak_sgd", "polynomial_schedule",
-    "radam", "rmsprop", "rprop", "scale", "scale_by_adadelta", "scale_by_adam", "scale_by_adamax",
-    "scale_by_adan", "scale_by_amsgrad", "scale_by_belief", "scale_by_distance_over_gradients",
-    "scale_by_factored_rms", "scale_by_learning_rate", "scale_by_lion", "scale_by_novograd",
-    "scale_by_optimistic_gradient", "scale_by_param_block_norm", "scale_by_param_block_rms",
-    "scale_by_polyak", "scale_by_radam", "scale_by_rms", "scale_by_rprop", "scale_by_rss",
-    "scale_by_sign", "scale_by_sm3", "scale_by_trust_ratio", "scale_by_yogi", "set_to_zero", "sgd",
-    "sgdr_schedule", "sharpness_aware", "sign_sgd", "sm3", "split_real_and_imaginary", "stateless",
-    "trace_momentum", "warmup_constant_schedule", "warmup_cosine_decay",
-    "warmup_exponential_decay_schedule", "yogi", "zero_nans",
+    "join_schedules", "keep_params_nonnegative", "lamb", "lars", "lbfgs", "linear_schedule",
+    "lion", "lookahead", "masked", "multi_steps", "multi_transform", "nadam", "nadamw",
+    "named_chain", "noisy_sgd", "normalize_by_update_norm", "novograd", "optimistic_adam",
+    "optimistic_adam_v2", "optimistic_gradient_descent", "piecewise_constant", "polyak_sgd",
+    "polynomial_schedule", "radam", "rmsprop", "rprop", "scale", "scale_by_adadelta",
+    "scale_by_adam", "scale_by_adamax", "scale_by_adan", "scale_by_amsgrad",
+    "scale_by_backtracking_linesearch", "scale_by_belief", "scale_by_distance_over_gradients",
+    "scale_by_factored_rms", "scale_by_lbfgs", "scale_by_learning_rate", "scale_by_lion",
+    "scale_by_novograd", "scale_by_optimistic_gradient", "scale_by_param_block_norm",
+    "scale_by_param_block_rms", "scale_by_polyak", "scale_by_radam", "scale_by_rms",
+    "scale_by_rprop", "scale_by_rss", "scale_by_sign", "scale_by_sm3", "scale_by_trust_ratio",
+    "scale_by_yogi", "scale_by_zoom_linesearch", "set_to_zero", "sgd", "sgdr_schedule",
+    "sharpness_aware", "sign_sgd", "sm3", "split_real_and_imaginary", "stateless",
+    "trace_momentum", "value_and_grad_from_state", "warmup_constant_schedule",
+    "warmup_cosine_decay", "warmup_exponential_decay_schedule", "yogi", "zero_nans",
 ]  # fmt: skip

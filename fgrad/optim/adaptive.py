@@ -39,7 +39,7 @@ from fgrad.optim.base import (
     scale_by_learning_rate,
     scaled,
     stateless,
-    zeros_like,
+    zero_updates,
 )
 from fgrad.optim.optimizers import moving_average, scale_by_adam, sgd
 from fgrad.optim.rules import (
@@ -240,7 +240,7 @@ def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> Gradien
         return nu, Sm3State(treedef.unflatten([largest(a) for a in sums]), nu)
 
     return GradientTransformation(
-        lambda params: Sm3State(tree.map(first, params), zeros_like(params)), update
+        lambda params: Sm3State(tree.map(first, params), zero_updates(params)), update
     )
 
 

@@ -69,7 +69,7 @@ def scaled(x: Value, factor: ArrayLike) -> Value:
     return x * in_dtype(factor, x.dtype, "a factor")
 
 
-def zeros_like(params: Params) -> Params:
+def zero_updates(params: Params) -> Params:
     """Zeros of the shapes and dtypes of the parameters."""
     return tree.map(lambda p: np.zeros(shape_of(p), dtype_of(p))[()], params)
 

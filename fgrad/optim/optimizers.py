@@ -36,7 +36,7 @@ from fgrad.optim.base import (
     scale_by_learning_rate,
     scaled,
     squares_like,
-    zeros_like,
+    zero_updates,
 )
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
@@ -100,7 +100,7 @@ def trace_momentum(decay: float, nesterov: bool = False) -> GradientTransformati
         ahead = tree.map(accumulate, momentum, updates) if nesterov else momentum
         return ahead, TraceState(momentum)
 
-    return GradientTransformation(lambda params: TraceState(zeros_like(params)), update)
+    return GradientTransformation(lambda params: TraceState(zero_updates(params)), update)
 
 
 @pickles_as_call
@@ -116,7 +116,7 @@ def scale_by_adam(
     """
 
     def init(params: Params) -> AdamState:
-        return AdamState(first_count(), zeros_like(params), squares_like(params))
+        return AdamState(first_count(), zero_updates(params), squares_like(params))
 
     def update(updates: Updates, state: AdamState, params: Params | None = None) -> PyTree:
         count = state.count + 1
@@ -157,7 +157,7 @@ def scale_by_rms(
     """
 
     def init(params: Params) -> RmsState:
-        return RmsState(squares_like(params), zeros_like(params) if centered else None)
+        return RmsState(squares_like(params), zero_updates(params) if centered else None)
 
     def update(updates: Updates, state: RmsState, params: Params | None = None) -> PyTree:
         nu = moving_average(state.nu, _squares(updates), decay)

@@ -36,7 +36,7 @@ from fgrad.optim.base import (
     scaled,
     stateless,
     taken,
-    zeros_like,
+    zero_updates,
 )
 from fgrad.trace import Value
 from fgrad.typing import PyTree
@@ -105,7 +105,7 @@ def set_to_zero() -> GradientTransformation:
         >>> set_to_zero().update(2.0, ())[0]
         np.float64(0.0)
     """
-    return stateless(lambda updates, _: zeros_like(updates))
+    return stateless(lambda updates, _: zero_updates(updates))
 
 
 @pickles_as_call
@@ -203,7 +203,7 @@ def multi_steps(inner: GradientTransformation, every: int) -> GradientTransforma
         raise ArgumentError(f"optim.multi_steps: every={every} must be 1 or more.")
 
     def init(params: Params) -> MultiStepsState:
-        return MultiStepsState(first_count(), zeros_like(params), inner.init(params))
+        return MultiStepsState(first_count(), zero_updates(params), inner.init(params))
 
     def update(updates: Updates, state: MultiStepsState, params: Params | None = None) -> PyTree:
         seen = state.seen + 1
@@ -213,10 +213,10 @@ def multi_steps(inner: GradientTransformation, every: int) -> GradientTransforma
         last = seen == every
         kept = MultiStepsState(
             np.where(last, 0, seen)[()],
-            chosen(last, zeros_like(mean), mean),
+            chosen(last, zero_updates(mean), mean),
             chosen(last, after, state.inner),
         )
-        return chosen(last, new, zeros_like(updates)), kept
+        return chosen(last, new, zero_updates(updates)), kept
 
     return GradientTransformation(init, update)
 
@@ -263,7 +263,7 @@ def apply_if_finite(
             state.total_notfinite + np.where(finite, 0, 1)[()],
             chosen(takes, after, state.inner),
         )
-        return chosen(takes, new, zeros_like(updates)), kept
+        return chosen(takes, new, zero_updates(updates)), kept
 
     return GradientTransformation(init, handing_on(update, [inner]))
 
@@ -310,7 +310,7 @@ def dynamic_loss_scale(
         like = updates if params is None else params
         true = tree.map(lambda g, p: _unscaled(g, state.factor, p), updates, like)
         finite = all_finite(updates)
-        safe = chosen(finite, true, zeros_like(true))
+        safe = chosen(finite, true, zero_updates(true))
         new, after = inner.update(safe, state.inner, params)
         good = state.good_steps + 1
         grows = good >= growth_interval
@@ -321,7 +321,7 @@ def dynamic_loss_scale(
             np.where(np.logical_and(finite, np.logical_not(grows)), good, 0)[()],
             chosen(finite, after, state.inner),
         )
-        return chosen(finite, new, zeros_like(new)), kept
+        return chosen(finite, new, zero_updates(new)), kept
 
     return GradientTransformation(init, update)
 
@@ -365,7 +365,7 @@ def ema(decay: float, debias: bool = True) -> GradientTransformation:
         factor = 1.0 / (1.0 - np.power(np.float64(decay), 1.0 * count)) if debias else 1.0
         return tree.map(lambda m: scaled(m, factor), mean), EmaState(count, mean)
 
-    return GradientTransformation(lambda p: EmaState(first_count(), zeros_like(p)), update)
+    return GradientTransformation(lambda p: EmaState(first_count(), zero_updates(p)), update)
 
 
 def incremental_update(new_tensors: PyTree, old_tensors: PyTree, step_size: float) -> PyTree:
@@ -448,7 +448,7 @@ def lookahead(
         again = fast_optimizer.init(params.fast) if reset_state else fast
         kept = LookaheadState(chosen(syncs, again, fast), np.where(syncs, 0, steps)[()])
         moved = LookaheadParams(
-            chosen(syncs, both, new), chosen(syncs, slow, zeros_like(params.slow))
+            chosen(syncs, both, new), chosen(syncs, slow, zero_updates(params.slow))
         )
         return moved, kept
 
