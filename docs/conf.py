@@ -47,7 +47,7 @@ LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)")
 BORROWED = {
     "project/contributing": ROOT / "CONTRIBUTING.md",
     "project/changelog": ROOT / "CHANGELOG.md",
-    **{f"project/{p.stem}": p for p in sorted((ROOT / "benchmarks/results").glob("*.md"))},
+    **{f"results/{p.stem}": p for p in sorted((ROOT / "benchmarks/results").glob("*.md"))},
 }
 PLACES = {path: name for name, path in BORROWED.items()} | {ROOT / "README.md": "index"}
 
@@ -91,8 +91,8 @@ def code_as_links(app: Sphinx, doctree: nodes.document, page: str) -> None:
 def write_pages(_app: Sphinx) -> None:
     """Make the pages of the reference, and those that stand elsewhere, before Sphinx looks."""
     reference.write(HERE / "reference")
-    (HERE / "project").mkdir(exist_ok=True)
     for name, path in BORROWED.items():
+        (HERE / name).parent.mkdir(exist_ok=True)
         reference.update(HERE / f"{name}.md", path.read_text(encoding="utf-8"))
 
 
