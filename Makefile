@@ -82,5 +82,5 @@ site: $(VENV)/.extras-docs
 	@echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(VENV)-openmpi build dist examples/out .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-openmpi build dist docs/reference docs/project docs/results examples/out .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

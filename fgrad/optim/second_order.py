@@ -92,6 +92,9 @@ def scale_by_lbfgs(
         scale_init_precond: whether the inverse Hessian before them is <s, y> / <y, y> and not 1,
             and the first step at most 1 long.
 
+    Raises:
+        ArgumentError: if `memory_size` is not positive.
+
     Example:
         >>> t = scale_by_lbfgs()
         >>> w = np.array([3.0, 4.0])
@@ -302,6 +305,9 @@ def scale_by_zoom_linesearch(
         slope_rtol, curv_rtol: see the top of this module.
         initial_guess_strategy: "one", or "keep" for the last rate.
 
+    Raises:
+        ArgumentError: if there is no such `initial_guess_strategy`.
+
     Example:
         >>> t = scale_by_zoom_linesearch(20)
         >>> f = lambda w: 2 * w**2
@@ -371,6 +377,9 @@ def lbfgs(
         memory_size, scale_init_precond: see `scale_by_lbfgs`.
         linesearch: the search, None for none; "zoom" is `scale_by_zoom_linesearch(20)` from rate 1.
 
+    Raises:
+        ArgumentError: if there is no such `linesearch`.
+
     Example:
         >>> import fgrad
         >>> loss = lambda w: np.sum((w - 3.0) ** 4 + w**2)
@@ -407,6 +416,9 @@ def value_and_grad_from_state(value_fn: Loss) -> Callable[..., tuple[Value, Upda
 
     Returns:
         A function of the parameters, of other arguments, and of `state=` by name.
+
+    Raises:
+        ArgumentError: if no search along lines has left a value in the state.
 
     Example:
         >>> import fgrad
