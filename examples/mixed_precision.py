@@ -41,7 +41,8 @@ def first_params(seed: int) -> Params:
     }
     keys = fgrad.random.split(key, len(shapes))
     draw = nn.initializers.lecun_normal()
-    params = {name: draw(k, s, np.float32) for k, (name, s) in zip(keys, shapes.items(), strict=True)}
+    pairs = zip(keys, shapes.items(), strict=True)
+    params = {name: draw(k, shape, np.float32) for k, (name, shape) in pairs}
     return {**params, "norm1": np.ones(WIDTH, np.float32), "norm2": np.ones(WIDTH, np.float32)}
 
 
