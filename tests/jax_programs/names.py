@@ -7,6 +7,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import fgrad
+import fgrad.numpy
+import fgrad.scipy.integrate
+
 AREAS = ("transforms", "control", "indexing", "trees", "random", "nn", "linalg", "scipy")
 SAME = (
     "grad", "value_and_grad", "jacfwd", "jacrev", "hessian", "jvp", "vjp", "linearize",
@@ -26,10 +30,6 @@ def programs() -> dict[str, Callable[[Any], Any]]:
 
 def of_fgrad() -> SimpleNamespace:
     """fgrad's names."""
-    import fgrad
-    import fgrad.numpy
-    import fgrad.scipy.integrate
-
     names = {name: getattr(fgrad, name) for name in SAME}
     return SimpleNamespace(
         **names,
@@ -45,32 +45,4 @@ def of_fgrad() -> SimpleNamespace:
         segment_max=fgrad.lax.segment_max,
         odeint=fgrad.scipy.integrate.odeint,
         stop_gradient=fgrad.stop_gradient,
-    )
-
-
-def of_jax() -> SimpleNamespace:
-    """JAX's names."""
-    import jax
-    import jax.flatten_util
-    import jax.scipy.linalg
-    import jax.scipy.ndimage
-    import jax.scipy.optimize
-    import jax.scipy.signal
-    from jax.experimental.ode import odeint
-
-    names = {name: getattr(jax, name) for name in SAME}
-    return SimpleNamespace(
-        **names,
-        np=jax.numpy,
-        at=lambda x: jax.numpy.asarray(x).at,
-        ShapeDtype=jax.ShapeDtypeStruct,
-        ravel=jax.flatten_util.ravel_pytree,
-        keystr=jax.tree_util.keystr,
-        Partial=jax.tree_util.Partial,
-        register_node=jax.tree_util.register_pytree_node,
-        register_dataclass=jax.tree_util.register_dataclass,
-        segment_sum=jax.ops.segment_sum,
-        segment_max=jax.ops.segment_max,
-        odeint=odeint,
-        stop_gradient=jax.lax.stop_gradient,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,8 +30,6 @@ def with_node(J: Any) -> Any:
 
 
 def with_dataclass(J: Any) -> Any:
-    import dataclasses
-
     @dataclasses.dataclass
     class Layer:
         w: Any
