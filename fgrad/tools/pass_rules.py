@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.loops.control import LOOP_RULES
+from fgrad.compile.loops.branches import LOOP_RULES
 from fgrad.compile.loops.find_batch_axes import LANE_RULES
 from fgrad.compile.lower.groups import LIBRARY_STEPS
 from fgrad.compile.lower.linalg import NATIVE

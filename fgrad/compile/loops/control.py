@@ -1,16 +1,15 @@
-"""L5. Loops and branches inside of a whole-loop kernel.
+"""L5. Loops inside of a whole-loop kernel.
 
 carry        accumulators, one for each element; `i + 1` is affine in the loop; arrays that are
              updated at computed places stay in memory and are written in place
 items        read at an affine place of their array
 results      written at an affine place of theirs
-branches     all of them and a selection; costly ones in a loop that runs once or not at all
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,21 +17,18 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import AffineIndex, shifted, total
 from fgrad.compile.kernel.ir import Break, Update
 from fgrad.compile.kernel.rewrite import walk
-from fgrad.compile.loops.linalg import LINALG_RULES
-from fgrad.compile.loops.rules import RULES
+from fgrad.compile.loops.rows import as_row, is_long, overlaps
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value, stored_at
-from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable
+from fgrad.compile.loops.writer import LoopWriter, is_mutable
 from fgrad.compile.passes.dce import dce
-from fgrad.ir.aval import BOOL, INT64
-from fgrad.ir.primitive import Primitive
+from fgrad.ir.aval import BOOL
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import CONTROL
-from fgrad.ir.walk import cost_of, definitions, use_counts
+from fgrad.ir.walk import cost_of, definitions
 from fgrad.ops import primitives as prims
 from fgrad.ops.counters import counter_step
 
 UNROLLED = 128  # scalar operations of an inner loop that is written out
-CHEAP_BRANCH = 64  # cost of a branch that is computed even if it is not chosen
 FEW = 16  # elements of a carry that is in registers even if it is updated at computed places
 
 
@@ -61,10 +57,10 @@ def has_loops(program: Program) -> bool:
     return any([eqn.prim.holds in CONTROL for eqn in program.eqns])
 
 
-def stays_in_memory(program: Program, given: Var, size: int) -> bool:
+def stays_in_memory(program: Program, given: Var, size: int, most: int) -> bool:
     """Whether a carry is addressed by computed places, or too large for registers."""
-    if size > MOST_CELLS or size <= FEW:
-        return size > MOST_CELLS
+    if size > most or size <= FEW:
+        return size > most
     return _addressed(program, given)
 
 
@@ -147,7 +143,7 @@ def _memory_of(
         own = isinstance(x, Stored) and is_mutable(x) and x.is_contiguous()
         if own and x.version != w.versions[x.buffer]:  # type: ignore[union-attr]
             raise TooLarge  # it was overwritten
-        stays = own or stays_in_memory(body, var, math.prod(w.shape(var)))
+        stays = own or stays_in_memory(body, var, math.prod(w.shape(var)), w.most_cells)
         if body.outputs[k] is var or not stays:
             found.append(None)
         elif own and x.buffer not in taken:  # type: ignore[union-attr]
@@ -216,13 +212,13 @@ def write_scan(
     homed = _give_homes(w, s.body, y_atoms, places)
     outs = w.program(s.body, [*s.consts, *given, *items])
     for y, place, atom in zip(outs[len(carries) :], places, y_atoms, strict=True):
-        done = place is None or (isinstance(atom, Var) and atom in homed and _is_at(y, place))
+        done = place is None or (isinstance(atom, Var) and atom in homed and is_at(y, place))
         if not done:
             w.write(place, y)  # type: ignore[arg-type]
     ended = _updated(w, carries, outs)
     w.b.close()
     results = [_result(w, c, y, s.length) for c, y in zip(carries, ended, strict=True)]
-    return results, [None if home is None else _newest(w, home) for home in homes]
+    return results, [None if home is None else newest(w, home) for home in homes]
 
 
 def _give_homes(
@@ -241,11 +237,11 @@ def _give_homes(
     return found
 
 
-def _is_at(x: Value, place: Stored) -> bool:
+def is_at(x: Value, place: Stored) -> bool:
     return isinstance(x, Stored) and (x.buffer, x.base) == (place.buffer, place.base)
 
 
-def _newest(w: LoopWriter, home: Stored) -> Stored:
+def newest(w: LoopWriter, home: Stored) -> Stored:
     return home if home.version is None else home._replace(version=w.versions[home.buffer])
 
 
@@ -279,18 +275,34 @@ def _present(w: LoopWriter, c: Carry, step: AffineIndex) -> Value:
 def _updated(w: LoopWriter, carries: Sequence[Carry], outs: Sequence[Value]) -> list[Value]:
     """What a step does to the carries."""
     ended: list[Value] = []
+    places = {c.memory.buffer for c in carries if c.memory is not None}
     for c, y in zip(carries, outs, strict=False):
-        in_place = c.memory is not None and is_mutable(y) and _is_at(y, c.memory)
+        in_place = c.memory is not None and is_mutable(y) and is_at(y, c.memory)
         if in_place and y.version != w.versions[y.buffer]:  # type: ignore[union-attr]
             raise TooLarge
         # All is read before any of it is written.
-        ended.append(c.first if c.same or c.step is not None else y if in_place else w.cells(y))
+        if c.same or c.step is not None:
+            ended.append(c.first)
+        else:
+            ended.append(y if in_place else _staged(w, c, y, places))
     for k, (c, y) in enumerate(zip(carries, ended, strict=True)):
-        if c.memory is not None and isinstance(y, np.ndarray):
+        if c.memory is not None and y is not c.first and not (is_mutable(y) and is_at(y, c.memory)):
             ended[k] = w.write(c.memory, y)
         for acc, id in zip(c.accs, y.flat if c.accs else (), strict=True):  # type: ignore[union-attr]
             w.b.update(acc, int(id))
     return ended
+
+
+def _staged(w: LoopWriter, c: Carry, y: Value, places: set[str]) -> Value:
+    """The new value of a carry; one in memory as a row that reads nothing that is written with it,
+    but itself at the place that is written."""
+    if c.memory is None or w.lanes or not (is_long(y) or isinstance(y, Sparse)):
+        return w.cells(y)
+    row = as_row(w, y)
+    others = {x.buffer for x in row.reads} & (places - {c.memory.buffer})
+    if others or overlaps(row, c.memory):
+        return w.staged(row)
+    return row
 
 
 def _result(w: LoopWriter, c: Carry, y: Value, length: int) -> Value:
@@ -301,7 +313,7 @@ def _result(w: LoopWriter, c: Carry, y: Value, length: int) -> Value:
         first = w.place(int(w.cells(c.first).flat[0]))
         return np.array(w.index(shifted(first, 1, c.step * length)), np.int64)
     if c.memory is not None:
-        return _newest(w, y)  # type: ignore[arg-type]
+        return newest(w, y)  # type: ignore[arg-type]
     return w.reads(c.accs, c.shape)
 
 
@@ -413,156 +425,3 @@ def _break_if_failed(w: LoopWriter, position: int) -> None:
     moved = body[first:]
     del body[first:]
     body[position : position + 1] = [*moved, Break(stop)]
-
-
-# --- switch
-
-
-def switch(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
-    """One branch of several."""
-    branches = [w.prepare(p) for p in eqn.params["branches"]]
-    which = int(w.operand(eqn.inputs[0]).flat[0])
-    operands = [w.value(a) for a in eqn.inputs[1:]]
-    known = w.place(which)
-    if known == AffineIndex(known.const):
-        return w.program(branches[min(max(known.const, 0), len(branches) - 1)], operands)
-    if _reads_overwritten(w, branches, operands):
-        raise TooLarge
-    heavy = any([has_loops(p) or weight_of(p) > CHEAP_BRANCH for p in branches])
-    return (_one_of if heavy else _selected)(w, eqn, which, branches, operands)
-
-
-def _chosen_by(w: LoopWriter, which: int, k: int, count: int) -> int:
-    """Whether the clamped index is k."""
-    test = "le" if k == 0 else "ge" if k == count - 1 else "eq"
-    return w.b.op(test, BOOL, which, w.number(k, INT64))
-
-
-def _selected(
-    w: LoopWriter, eqn: Eqn, which: int, branches: Sequence[Program], operands: Sequence[Value]
-) -> list[Value]:
-    """All branches, and a selection of what they give."""
-    found, predicate = [], w.predicate
-    for k, branch in enumerate(branches):
-        w.predicate = w.b.both(predicate, _chosen_by(w, which, k, len(branches)))
-        found.append(w.program(branch, [_fresh(w, x) for x in operands]))
-    w.predicate = predicate
-    hits = [_chosen_by(w, which, k, len(branches)) for k in range(len(branches))]
-    outs: list[Value] = []
-    homes: list[Stored] = []
-    for var, column in zip(eqn.outputs, zip(*found, strict=True), strict=True):
-        home = next((x for x in column if is_mutable(x)), None)
-        if home is not None:
-            homes.append(home)  # type: ignore[arg-type]
-            _distinct(homes)
-            outs.append(_joined(w, home, column, hits))  # type: ignore[arg-type]
-            continue
-        best = w.cells(column[-1])
-        for hit, other in reversed(list(zip(hits, column[:-1], strict=False))):
-            ids = [
-                p if p == q else w.b.op("select", var.aval.dtype, hit, int(p), int(q))
-                for p, q in zip(w.cells(other).flat, best.flat, strict=True)
-            ]
-            best = np.array(ids, np.int64).reshape(best.shape)
-        outs.append(best)
-    return outs
-
-
-def _fresh(w: LoopWriter, x: Value) -> Value:
-    """Memory as the branches before left it, which wrote nothing if this one is chosen."""
-    return x._replace(version=w.versions[x.buffer]) if is_mutable(x) else x  # type: ignore[union-attr]
-
-
-def _reads_overwritten(
-    w: LoopWriter, branches: Sequence[Program], operands: Sequence[Value]
-) -> bool:
-    """Whether a branch reads, or returns, what an equation before it has overwritten."""
-    used = [use_counts(branch) for branch in branches]
-    return any([
-        is_mutable(x) and x.version != w.versions[x.buffer]  # type: ignore[union-attr]
-        and any([p.inputs[j] in uses for p, uses in zip(branches, used, strict=True)])
-        for j, x in enumerate(operands)
-    ])  # fmt: skip
-
-
-def _joined(w: LoopWriter, home: Stored, column: Sequence[Value], hits: Sequence[int]) -> Value:
-    """An array in memory, into which the branches write that have left it elsewhere."""
-    predicate = w.predicate
-    for x, hit in zip(column, hits, strict=True):
-        if is_mutable(x) and _is_at(x, home):
-            continue
-        w.predicate = w.b.both(predicate, hit)
-        w.write(home, w.cells(x))
-    w.predicate = predicate
-    return _newest(w, home)  # type: ignore[return-value]
-
-
-def _distinct(homes: Sequence[Stored | None]) -> None:
-    """Give up if two results would be left in one place."""
-    buffers = [x.buffer for x in homes if x is not None]
-    if len(set(buffers)) < len(buffers):
-        raise TooLarge
-
-
-def _one_of(
-    w: LoopWriter, eqn: Eqn, which: int, branches: Sequence[Program], operands: Sequence[Value]
-) -> list[Value]:
-    """Each branch in a loop that ends after one step, and does not begin if it is not chosen."""
-    shapes = [w.shape(v) for v in eqn.outputs]
-    held = [_in_place(w, eqn, k, operands) for k in range(len(shapes))]
-    _distinct(held)
-    accs = [
-        [] if where is not None else w.carried(np.array(w.zeros(shape, v.aval.dtype)), v.aval.dtype)
-        for v, shape, where in zip(eqn.outputs, shapes, held, strict=True)
-    ]
-    for k, branch in enumerate(branches):
-        waits = w.b.accumulator("carry", BOOL, False)
-        hit = _chosen_by(w, which, k, len(branches))
-        w.b.update(waits, hit)
-        w.b.open(1, "while")
-        break_if(w, w.b.op("not", BOOL, w.b.read(waits)))
-        outs = w.program(branch, [_fresh(w, x) for x in operands])
-        w.b.update(waits, w.number(False, BOOL))
-        for own, y, where in zip(accs, outs, held, strict=True):
-            if where is not None and not (is_mutable(y) and _is_at(y, where)):
-                w.write(where, w.cells(y))
-            for acc, id in zip(own, [] if where is not None else w.cells(y).flat, strict=True):
-                w.b.update(acc, int(id))
-        w.b.close()
-    return [
-        _newest(w, where) if where is not None else w.reads(own, shape)
-        for own, shape, where in zip(accs, shapes, held, strict=True)
-    ]
-
-
-def _in_place(w: LoopWriter, eqn: Eqn, k: int, operands: Sequence[Value]) -> Stored | None:
-    """The memory in which branches leave their k-th result."""
-    for branch in eqn.params["branches"]:
-        program = w.prepare(branch)
-        atom = _origin(program, program.outputs[k])
-        x = operands[program.inputs.index(atom)] if atom in program.inputs else None  # type: ignore[arg-type]
-        if x is not None and is_mutable(x) and x.size > FEW:  # type: ignore[union-attr]
-            return x  # type: ignore[return-value]
-    return None
-
-
-def _origin(program: Program, atom: Atom) -> Atom:
-    """The array that a result is an updated version of."""
-    defined = definitions(program.eqns)
-    while isinstance(atom, Var) and atom in defined:
-        eqn = defined[atom]
-        p, k = eqn.params, eqn.outputs.index(atom)
-        if eqn.prim in (prims.scatter, prims.dynamic_update, prims.add):
-            atom = eqn.inputs[0]
-        elif eqn.prim is prims.scan and k < p["n_carry"]:
-            atom = eqn.inputs[p["n_consts"] + k]
-        elif eqn.prim is prims.while_:
-            atom = eqn.inputs[p["n_cond"] + p["n_body"] + k]
-        else:
-            break
-    return atom
-
-
-LOOP_RULES: Mapping[Primitive, LoopRule] = type(RULES)(
-    {**RULES, **LINALG_RULES, prims.scan: scan, prims.while_: while_, prims.switch: switch}
-)

@@ -24,8 +24,8 @@ from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import Body
+from fgrad.compile.loops.branches import LOOP_RULES
 from fgrad.compile.loops.control import (
-    LOOP_RULES,
     Scan,
     has_loops,
     item_of,
@@ -37,8 +37,9 @@ from fgrad.compile.loops.control import (
 )
 from fgrad.compile.loops.find_batch_axes import NO_LANES, Lanes, body_lanes, find_lanes
 from fgrad.compile.loops.prepare import prepared
+from fgrad.compile.loops.rows import RowWriter
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value, stored_at
-from fgrad.compile.loops.writer import LoopBuilder, LoopWriter
+from fgrad.compile.loops.writer import LoopBuilder
 from fgrad.compile.tasks.routines import MatrixRoutine
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
@@ -145,7 +146,7 @@ class _Loop:
         self.builder = LoopBuilder()
         lanes_at = self.builder.open_all(lanes.extents, "parallel")
         places = {v: {k: lanes_at[n] for k, n in own.items()} for v, own in lanes.axes.items()}
-        self.writer = LoopWriter(
+        self.writer = RowWriter(
             self.builder, LOOP_RULES, prepared, places, self._constant, lanes.loops
         )
         self.writer.extents = lanes.extents
@@ -242,7 +243,8 @@ class _Loop:
         """The results in which carries are updated in place; memory of each lane for others."""
         found: list[Stored | None] = []
         for k, var in enumerate(carried):
-            if not stays_in_memory(body, var, math.prod(self.writer.shape(var))):
+            size = math.prod(self.writer.shape(var))
+            if not stays_in_memory(body, var, size, self.writer.most_cells):
                 found.append(None)
                 continue
             out = self.eqn.outputs[k]

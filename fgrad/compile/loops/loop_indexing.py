@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 
 from fgrad.compile.kernel.affine import AffineIndex, shifted, total
-from fgrad.compile.loops.values import Sparse, Stored, TooLarge, Update, Value
-from fgrad.compile.loops.writer import MOST_CELLS, LoopWriter, is_mutable, mapped, settled
+from fgrad.compile.loops.rows import gathered, guarded, is_long
+from fgrad.compile.loops.values import Row, Sparse, Stored, TooLarge, Update, Value
+from fgrad.compile.loops.writer import (
+    FEW_CELLS,
+    MOST_CELLS,
+    LoopWriter,
+    is_mutable,
+    mapped,
+    settled,
+)
 from fgrad.compile.lower.rules import UINT64, accumulator
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Var
@@ -76,14 +84,17 @@ def gather(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     source = _uniform(w, x)
     if source is None:
         source = _addressable(w, x)
+        long = math.prod(w.shape(eqn.outputs[0])) > FEW_CELLS and isinstance(source, Stored)
+        if long and not w.lanes and atoms[0].aval.size > 1:
+            return [gathered(w, eqn, source)]
     lengths = [source.shape[a] for a in axes]
     found, inside = _indices(w, atoms, lengths, fill, _own_rows(w, x, axes))
     rest = [k for k in range(len(source.shape)) if k not in axes]
     shape = (*found[0].shape, *[source.shape[k] for k in rest])
-    if math.prod(shape) > MOST_CELLS:
-        return _large_gather(w, source, axes, found, inside, rest)
     if source.size and not isinstance(source, Stored) and not any(source.strides):
         return [_repeated(w, int(source.flat[0]), shape, inside, len(rest))]
+    if math.prod(shape) > (w.most_cells if isinstance(source, Stored) else MOST_CELLS):
+        return _large_gather(w, source, axes, found, inside, rest)
     parts = []
     for at in np.ndindex(found[0].shape):
         predicate = None if inside is None or inside[at] < 0 else int(inside[at])
@@ -121,20 +132,27 @@ def _large_gather(
     inside: np.ndarray | None, rest: list[int],
 ) -> Sequence[Value]:  # fmt: skip
     """A whole row of an array in memory, as a view."""
-    if not isinstance(source, Stored) or found[0].size != 1 or inside is not None:
+    certain = inside is None or inside.flat[0] < 0
+    if not isinstance(source, Stored) or found[0].size != 1 or (w.lanes and not certain):
         raise TooLarge
     strides = [source.strides[a] for a in axes]
     by = total([w.place(int(i.flat[0])) for i in found], strides)
     shape = (*found[0].shape, *[source.shape[k] for k in rest])
     own = (*[0] * found[0].ndim, *[source.strides[k] for k in rest])
-    return [source.moved(by, shape, own)]
+    view = source.moved(by, shape, own)
+    return [view if certain else guarded(w, view, int(inside.flat[0]))]  # type: ignore[union-attr]
 
 
 def _addressable(w: LoopWriter, atom: Atom) -> Stored | np.ndarray:
     """An array that computed indices can address."""
     x = w.value(atom)
+    if isinstance(x, Row):
+        return w.memory(x, x.shape, x.dtype)
     if isinstance(x, Stored):
         return x
+    size = math.prod(w.shape(atom))
+    if size > MOST_CELLS and not w.lanes:
+        return w.memory(x, w.shape(atom), atom.aval.dtype)
     ids = w.cells(x)
     if ids.size > MOST_CELLS:
         raise TooLarge
@@ -228,7 +246,12 @@ def scatter(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     shape, dtype = w.shape(eqn.outputs[0]), eqn.outputs[0].aval.dtype
     own = _own_rows(w, eqn.outputs[0], axes)
     found, inside = _indices(w, atoms, [shape[a] for a in axes], True, own)
-    update = Update(axes, mode, tuple(found), inside, w.operand(updates))
+    given = w.value(updates)
+    if w.lanes or not is_long(given):
+        given = w.cells(given)
+    elif not is_long(target):
+        given = w.memory(given, w.shape(updates), dtype)  # it may be read much later
+    update = Update(axes, mode, tuple(found), inside, given)
     return [_updated(w, target, shape, dtype, update)]
 
 
@@ -246,12 +269,15 @@ def _updated(
             return Sparse(shape, dtype, (update._replace(mode="add"),))
         if isinstance(target, Sparse) and update.mode == "add":
             return target._replace(updates=(*target.updates, update))
+    if (is_long(target) or math.prod(shape) > MOST_CELLS) and not w.lanes:
+        return w.apply(w.memory(target, shape, dtype), update)
     return chosen_update(w, w.cells(target), dtype, update)
 
 
 def chosen_update(w: LoopWriter, x: np.ndarray, dtype: np.dtype, update: Update) -> np.ndarray:
     """Selections between old and new elements of an array in registers."""
     axes, found, inside = update.axes, update.indices, update.inside
+    updates = w.cells(update.updates)
     out = np.moveaxis(np.array(x), axes, range(len(axes)))
     for at in np.ndindex(found[0].shape):
         ids = [int(i[at]) for i in found]
@@ -266,7 +292,7 @@ def chosen_update(w: LoopWriter, x: np.ndarray, dtype: np.dtype, update: Update)
             if not certain:
                 for id, k in zip(ids, cell, strict=True):
                     hit = w.b.both(hit, w.b.op("eq", BOOL, id, w.number(k, INT64)))
-            old, new = out[cell], update.updates[at]
+            old, new = out[cell], updates[at]
             if update.mode != "set":
                 op = accumulator(update.mode, dtype)
                 new = mapped(lambda p, q, op=op: w.b.op(op, dtype, p, q), old, new)
@@ -279,10 +305,14 @@ def chosen_update(w: LoopWriter, x: np.ndarray, dtype: np.dtype, update: Update)
 def dynamic_update(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """A block replaced at computed places, which are clamped."""
     x, update, *starts = eqn.inputs
-    target, block = w.value(x), w.operand(update)
+    target, given = w.value(x), w.value(update)
     shape, dtype = w.shape(eqn.outputs[0]), eqn.outputs[0].aval.dtype
-    room = [n - m + 1 for n, m in zip(shape, block.shape, strict=True)]
+    room = [n - m + 1 for n, m in zip(shape, w.shape(update), strict=True)]
     found, _ = _indices(w, starts, room, False)
+    if is_long(given) and not w.lanes:
+        memory = target if is_mutable(target) else w.memory(target, shape, dtype)
+        return [_block_replaced(w, memory, given, found, w.shape(update))]  # type: ignore[arg-type]
+    block = w.cells(given)
     if block.size > MOST_CHOICES and not is_mutable(target):
         raise TooLarge
     if not shape:
@@ -294,3 +324,15 @@ def dynamic_update(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
         at.append(moved)
     update = Update(tuple(range(len(shape))), "set", tuple(at), None, block)
     return [_updated(w, target, shape, dtype, update, True)]
+
+
+def _block_replaced(
+    w: LoopWriter, target: Stored, block: Value, found: Sequence[np.ndarray], shape: Sequence[int]
+) -> Value:
+    """The same by a loop, in memory."""
+    if target.version != w.versions[target.buffer]:
+        raise TooLarge
+    places = [w.place(int(i)) for i in found]
+    part = target.moved(total(places, target.strides), shape, target.strides)
+    w.add_row(part, block, (), "set", w.predicate)
+    return w.written(target)

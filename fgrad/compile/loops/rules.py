@@ -22,6 +22,7 @@ from fgrad.compile.loops.loop_indexing import (
     gather,
     scatter,
 )
+from fgrad.compile.loops.rows import contracted, folded, is_long, running
 from fgrad.compile.loops.values import (
     Counting,
     Sparse,
@@ -157,7 +158,7 @@ def broadcast(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """The same elements along new axes."""
     shape, dims = w.shape(eqn.outputs[0]), eqn.params["dims"]
     x = w.value(eqn.inputs[0])
-    if isinstance(x, Stored) and not is_mutable(x) and x.size > MOST_CELLS:
+    if isinstance(x, Stored) and not is_mutable(x) and x.size > w.most_cells:
         strides = [0] * len(shape)
         for d, stride in zip(dims, x.strides, strict=True):
             strides[d] = stride
@@ -175,7 +176,7 @@ def reshape(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     if isinstance(x, Stored):
         view = reshaped_view(x, shape)
         if view is not None:
-            return [view if not is_mutable(x) or x.size > MOST_CELLS else w.loaded(view)]
+            return [view if not is_mutable(x) or x.size > w.most_cells else w.loaded(view)]
     ids = w.cells(x)
     if ids.size and not any(ids.strides):
         return [np.broadcast_to(ids.flat[0], shape)]
@@ -292,6 +293,8 @@ def tree(w: LoopWriter, op: str, dtype: np.dtype, ids: Sequence[int]) -> int:
 def reduction(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """A tree over some axes."""
     x, axes, dtype = eqn.inputs[0], eqn.params["axes"], eqn.outputs[0].aval.dtype
+    if not w.lanes and x.aval.size and (is_long(w.value(x)) or x.aval.size > MOST_CELLS):
+        return [folded(w, eqn, w.value(x))]
     op = accumulate_op(eqn.prim, dtype)
     ids = w.operand(x)
     kept = [k for k in range(ids.ndim) if k not in axes]
@@ -310,6 +313,10 @@ def reduction(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
 def cumulative(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Partial results along an axis."""
     axis, dtype = eqn.params["axis"], eqn.outputs[0].aval.dtype
+    if not w.lanes and is_long(w.value(eqn.inputs[0])):
+        found = running(w, eqn, w.value(eqn.inputs[0]))
+        if found is not None:
+            return [found]
     op = accumulate_op(eqn.prim, dtype)
     ids = np.moveaxis(np.array(w.operand(eqn.inputs[0])), axis, 0)
     steps = range(len(ids) - 2, -1, -1) if eqn.params["reverse"] else range(1, len(ids))
@@ -342,7 +349,12 @@ def arg_extremum(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
 
 def dot(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Sums of products, written out."""
-    x, y = [w.operand(a) for a in eqn.inputs]
+    values = [w.value(a) for a in eqn.inputs]
+    if not w.lanes and any([is_long(x) for x in values]):
+        found = contracted(w, eqn, *values)
+        if found is not None:
+            return [found]
+    x, y = [w.cells(x) for x in values]
     (cx, cy), (bx, by) = eqn.params["contract"], eqn.params["batch"]
     dtype = eqn.outputs[0].aval.dtype
     free_x = [k for k in range(x.ndim) if k not in (*cx, *bx)]

@@ -4,18 +4,19 @@ np.ndarray   the id of the kernel's scalar for each element: a small array in re
 Stored       a strided view of a buffer, from which elements are loaded when they are needed
 Sparse       zeros to which a few updates are added, as the cotangent of `x[i]`
 Counting     0, 1, 2, ...
+Row          elements that an inner loop computes
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.kernel.affine import AffineIndex, row_major, shifted, total
+from fgrad.compile.kernel.affine import AffineIndex, Places, row_major, shifted, total
 
 
 class TooLarge(Exception):
@@ -64,7 +65,7 @@ class Update(NamedTuple):
     mode: str
     indices: tuple[np.ndarray, ...]  # ids, of one shape
     inside: np.ndarray | None  # ids of predicates, of the same shape; None where all are inside
-    updates: np.ndarray  # of that shape, then the other axes of the target
+    updates: Value  # of that shape, then the other axes of the target
 
 
 class Sparse(NamedTuple):
@@ -82,7 +83,26 @@ class Counting(NamedTuple):
     dtype: np.dtype
 
 
-Value: TypeAlias = "np.ndarray | Stored | Sparse | Counting"
+class Row(NamedTuple):
+    """Elements that an inner loop computes: `element` writes the code for one, at a place, where a
+    predicate holds.
+
+    `reads` is the memory that changes among what is read; an `aligned` row reads it at the place of
+    the element alone.  `width` is that of the widest numbers, in bytes; `depth` how many rows are
+    computed of one another, `cost` the operations on an element.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    element: Callable[[Places, int | None], int]
+    reads: tuple[Stored, ...]
+    aligned: bool
+    width: int
+    depth: int
+    cost: int
+
+
+Value: TypeAlias = "np.ndarray | Stored | Sparse | Counting | Row"
 
 
 def stored_at(x: Stored, axis: int, place: AffineIndex) -> Stored:

@@ -30,15 +30,17 @@ from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import Load, Loop, Ref, Statement
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.loops.find_batch_axes import LaneWhile
-from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Update, Value
+from fgrad.compile.loops.values import Counting, Row, Sparse, Stored, TooLarge, Update, Value
 from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import consumers, definitions
+from fgrad.ir.walk import consumers, definitions, use_counts
 from fgrad.ops import primitives as prims
 from fgrad.typing import PyTree
 
-MOST_CELLS = 512  # elements of an array in registers
+MOST_CELLS = 512  # elements of an array that is written out, each a scalar or one of each lane
+FEW_CELLS = 36  # those that are, where a loop over a row could compute them: 6 x 6
+MOST_ROW = 1 << 13  # elements that one kernel computes as fast as others do
 KINDS = "biuf"  # of dtypes that kernels know
 WRITTEN_OUT = 32  # elements of a copy in memory that is no loop
 MOST_CODE = 6000  # instructions of one kernel, which take about 0.2 s to compile
@@ -136,6 +138,7 @@ class LoopWriter:
         self.versions: dict[str, int] = {}  # how often a buffer was written
         self.homes: dict[Var, Stored] = {}  # where results should be written
         self.predicate: int | None = None  # of all writes to memory
+        self.uses: Mapping[Var, int] = {}  # how often the variables of a program are read
         self.failures: dict[str, str] = {}  # accumulators of what has failed
         self.extents: tuple[int, ...] = ()  # of the lanes
         self.lane = AffineIndex()  # the lane that code is written for, among all
@@ -183,6 +186,11 @@ class LoopWriter:
             return False
         number = self.numbers.get(int(x.flat[0])) if x.size else None
         return number is not None and not number
+
+    @property
+    def most_cells(self) -> int:
+        """Elements of memory that is read at once rather than where loops need it."""
+        return MOST_CELLS if self.lanes else FEW_CELLS
 
     # --- values
 
@@ -311,7 +319,8 @@ class LoopWriter:
             target.buffer, target.dtype, AffineIndex(),
             tuple([target.shape[k] for k in rest]), tuple([target.strides[k] for k in rest]),
         )  # fmt: skip
-        offsets = inner.offsets()
+        long = not isinstance(update.updates, np.ndarray)
+        offsets = inner.offsets() if not long else np.zeros(0, np.int64)
         strides = [target.strides[a] for a in update.axes]
         for at in np.ndindex(update.indices[0].shape):
             places = [self.place(int(i[at])) for i in update.indices]
@@ -319,12 +328,24 @@ class LoopWriter:
             predicate = self.predicate
             if update.inside is not None and update.inside[at] >= 0:
                 predicate = self.b.both(predicate, int(update.inside[at]))
-            for k, id in zip(offsets.flat, update.updates[at].flat, strict=True):
+            if long:
+                row = inner._replace(base=first, version=target.version)
+                self.add_row(row, update.updates, at, update.mode, predicate)
+                continue
+            ids = update.updates[at]  # type: ignore[index]
+            for k, id in zip(offsets.flat, ids.flat, strict=True):
                 self.b.store(
                     target.buffer, shifted(first, 1, int(k)), int(id), update.mode, predicate
                 )
         self.check_size()
         return self.written(target)
+
+    def add_row(
+        self, target: Stored, x: Value, at: Sequence[int], mode: str, predicate: int | None
+    ) -> None:
+        """An update of memory by what stands at a place of the first axes of what a loop computes,
+        where there are such loops."""
+        raise TooLarge
 
     def note(self, message: str, condition: int) -> None:
         """Remember where a condition holds: an error with this message, once the kernel has run."""
@@ -374,19 +395,21 @@ class LoopWriter:
 
     def program(self, program: Program, inputs: Sequence[Value]) -> list[Value]:
         """Write all equations; returns the outputs."""
-        saved = self.env
+        saved, saved_uses = self.env, self.uses
         self.env = dict(zip(program.inputs, inputs, strict=True))
+        self.uses = use_counts(program)
         for var, array in program.consts:
             self.env[var] = self.known(var, array)
         mutable = {v for v, x in self.env.items() if is_mutable(x)}
         eqns = ordered(program, mutable) if mutable else program.eqns
         last = _last_uses(program, eqns)
         for k, eqn in enumerate(eqns):
-            if _overwritten(eqn):
-                self.keep_old(eqn, {v for v, end in last.items() if end > k})
+            later = {v for v, end in last.items() if end > k} if _overwritten(eqn) else set()
+            old = self.kept_old(eqn, later)
             self.equation(eqn)
+            self.env.update(old)
         outs = [self.value(a) for a in program.outputs]
-        self.env = saved
+        self.env, self.uses = saved, saved_uses
         return outs
 
     def known(self, var: Var, array: np.ndarray) -> Value:
@@ -396,14 +419,30 @@ class LoopWriter:
             return np.broadcast_to(np.int64(number), self.shape(var))
         return self.stored(self.constant(array), known_as=var)
 
-    def keep_old(self, eqn: Eqn, later: set[Var]) -> None:
-        """Read what an equation may overwrite and others read afterwards, if it is small."""
+    def kept_old(self, eqn: Eqn, later: set[Var]) -> dict[Var, Value]:
+        """What an equation may overwrite and others read later, read before, if it is small."""
+        if not later:
+            return {}
         buffers = {x.buffer for a in _replaced(eqn) if is_mutable(x := self.value(a))}  # type: ignore[union-attr]
+        found: dict[Var, Value] = {}
         for var in later & self.env.keys() if buffers else ():
             x = self.env[var]
             if isinstance(x, Stored) and x.buffer in buffers and x.size <= MOST_CELLS:
                 current = is_mutable(x) and x.version == self.versions[x.buffer]
-                self.env[var] = self.loaded(x) if current else x
+                found[var] = self.kept(x) if current else x
+            elif isinstance(x, Row) and not buffers.isdisjoint([s.buffer for s in x.reads]):
+                found[var] = self.staged(x)
+        return found
+
+    def kept(self, x: Stored) -> Value:
+        """What memory holds before it is overwritten: in registers, or in other memory."""
+        return self.loaded(x) if x.size <= self.most_cells else self.staged(x)
+
+    def staged(self, x: Stored | Row) -> Stored:
+        """A copy of what will be overwritten; kernels that share long ones copy less."""
+        if math.prod(x.shape) > MOST_CELLS:
+            raise TooLarge
+        return self.memory(x, x.shape, x.dtype)
 
     def equation(self, eqn: Eqn) -> None:
         """Write one equation."""
@@ -432,7 +471,7 @@ def mapped(fun: Callable[..., int], *arrays: np.ndarray) -> np.ndarray:
 
 def settled(w: LoopWriter, x: Stored) -> Value:
     """A view; small parts of memory that changes are read at once."""
-    return w.loaded(x) if is_mutable(x) and x.size <= MOST_CELLS else x
+    return w.loaded(x) if is_mutable(x) and x.size <= w.most_cells else x
 
 
 def is_repeated(array: np.ndarray) -> bool:
