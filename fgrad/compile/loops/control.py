@@ -238,7 +238,14 @@ def _give_homes(
 
 
 def is_at(x: Value, place: Stored) -> bool:
-    return isinstance(x, Stored) and (x.buffer, x.base) == (place.buffer, place.base)
+    """Whether each element of a value stands where the same element of a place does."""
+    if not isinstance(x, Stored) or (x.buffer, x.base, x.shape) != (
+        place.buffer, place.base, place.shape,
+    ):  # fmt: skip
+        return False
+    return all([
+        p == q for p, q, n in zip(x.strides, place.strides, x.shape, strict=True) if n > 1
+    ])  # fmt: skip
 
 
 def newest(w: LoopWriter, home: Stored) -> Stored:
