@@ -121,9 +121,14 @@ def _joined(w: LoopWriter, home: Stored, column: Sequence[Value], hits: Sequence
         if is_mutable(x) and is_at(x, home):
             continue
         w.predicate = w.b.both(predicate, hit)
-        w.write(home, x if is_long(x) else w.cells(x))
+        w.write(home, _held(w, x))
     w.predicate = predicate
     return newest(w, home)  # type: ignore[return-value]
+
+
+def _held(w: LoopWriter, x: Value) -> Value:
+    """What can be written to memory that it may have been read from: rows, or registers."""
+    return x if is_long(x) and not w.lanes else w.cells(x)
 
 
 def _distinct(homes: Sequence[Stored | None]) -> None:
@@ -157,7 +162,7 @@ def _one_of(
         w.b.update(waits, w.number(False, BOOL))
         for own, y, where in zip(accs, outs, held, strict=True):
             if where is not None and not (is_mutable(y) and is_at(y, where)):
-                w.write(where, y if is_long(y) else w.cells(y))
+                w.write(where, _held(w, y))
             for acc, id in zip(own, [] if where is not None else w.cells(y).flat, strict=True):
                 w.b.update(acc, int(id))
         w.b.close()

@@ -157,10 +157,11 @@ def made_row(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> Row:
     """The row that an equation makes of operands."""
     (out,) = eqn.outputs
     unknown = eqn.prim not in VALUE_RULES and eqn.prim.scalar not in {**SCALAR_OPS, **COMPOSED}
-    if out.aval.size > MOST_ROW or out.aval.dtype.kind not in KINDS or unknown:
+    most = MOST_ROW if out.aval.ndim == 1 else MOST_CELLS  # kernels of their own are faster
+    if out.aval.size > most or out.aval.dtype.kind not in KINDS or unknown:
         raise TooLarge
     known = {
-        atom: _readable(w, x)
+        atom: _computed_once(w, _readable(w, x), out.aval.size)
         for atom, x in zip(eqn.inputs, operands, strict=True)
         if isinstance(atom, Var)
     }
@@ -215,6 +216,13 @@ def _readable(w: LoopWriter, x: Value) -> Value:
     found = w.memory(few, few.shape, w.b.dtype_of(int(few.flat[0])))
     strides = [s if b else 0 for s, b in zip(found.strides, x.strides, strict=True)]
     return found._replace(shape=x.shape, strides=tuple(strides))
+
+
+def _computed_once(w: LoopWriter, x: Value, reads: int) -> Value:
+    """A value of which more elements are read than it has: in memory, where these take long."""
+    if isinstance(x, Row) and x.cost > CHEAP and reads > math.prod(x.shape):
+        return w.memory(x, x.shape, x.dtype)
+    return x
 
 
 def element_of(w: LoopWriter, x: Value, places: Places, predicate: int | None) -> int:
@@ -446,6 +454,7 @@ def contracted(w: LoopWriter, eqn: Eqn, x: Value, y: Value) -> Value | None:
         return None
     if out and max(terms // 2, math.prod(a.shape), math.prod(b.shape)) > MOST_CELLS:
         raise TooLarge  # libraries and kernels of their own are faster
+    a, b = [as_row(w, _computed_once(w, row, terms)) for row in (a, b)]
     dtype, rank = eqn.outputs[0].aval.dtype, len(out)
     shape = (*out, *[a.shape[k] for k in cx])
     times = "and" if dtype == BOOL else "mul"
