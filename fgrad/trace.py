@@ -248,9 +248,9 @@ class Builder:
     """
 
     __slots__ = (
-        "_loc", "outer", "_via", "around", "axes", "before", "captures", "card", "catches",
-        "constants", "count", "eager", "frozen", "inputs", "keeps", "layouts", "level", "live",
-        "name", "names", "narrowed", "opened", "origins", "outlives", "plain", "records",
+        "__weakref__", "_loc", "outer", "_via", "around", "axes", "before", "captures", "card",
+        "catches", "constants", "count", "eager", "frozen", "inputs", "keeps", "layouts", "level",
+        "live", "name", "names", "narrowed", "opened", "origins", "outlives", "plain", "records",
         "reordered", "running", "saves", "state", "taken", "thread", "varied", "what",
     )  # fmt: skip
 

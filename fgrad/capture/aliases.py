@@ -8,14 +8,15 @@ Where that cannot be told, writing one of them raises a card while the other one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
-from fgrad.trace import Tracer, Value
-from fgrad.tracing.assign import View, memory_of, root_of
+from fgrad.trace import Tracer, Value, innermost
+from fgrad.tracing.assign import View, freeze, memory_of, root_of
+from fgrad.tracing.record import writable_memory
 
 
 class Either(View):
@@ -107,6 +108,18 @@ def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:
     if isinstance(out, Tracer) and olds:
         each = list({id(old): old for old in olds}.values())
         _link(out, Some(each, name, out), each)
+
+
+def is_plain(out: Value, arrays: Iterable[object], name: str) -> None:
+    """Let `out` be a plain array, nobody knows which one: no values can be written into it, and the
+    plain arrays stay as they are until the trace ends."""
+    if not isinstance(out, Tracer):
+        return
+    is_some(out, [*(roots_of(out) if isinstance(out.memory, View) else ()), out.handle()], name)
+    builder = innermost()
+    for x in arrays:
+        if isinstance(x, np.ndarray) and builder is not None:
+            freeze(writable_memory(x), builder.frozen)
 
 
 def _link(out: Tracer, view: View, olds: Sequence[Tracer]) -> None:

@@ -15,7 +15,8 @@ from fgrad.base.frames import is_defect
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import here, resolve
-from fgrad.capture.aliases import array_of, is_either, is_some, roots_of
+from fgrad.capture.aliases import array_of, is_either, is_plain, is_some, roots_of
+from fgrad.capture.containers import containers_of, note_shared, shared_names
 from fgrad.capture.equal_programs import shared
 from fgrad.capture.notes import note
 from fgrad.capture.raising import record_raised
@@ -29,6 +30,7 @@ from fgrad.capture.values import (
     is_number,
     is_unknown,
     parts_of,
+    plain_of,
     result_of,
     scalar_truth,
 )
@@ -50,8 +52,8 @@ from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import Body, Written, body_of
 from fgrad.tracing.checks import checks
 from fgrad.tracing.record import TracedProgram
-from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
+from fgrad.transforms.core.closure_capture import closing
 
 if TYPE_CHECKING:
     from fgrad.transforms.control import equations
@@ -105,6 +107,7 @@ class _Branches:
 
     def __init__(self, test: Tracer, cells: Cells, count: int, guessed: Sequence[object]) -> None:
         self.test, self.cells, self.count = test, cells, count
+        self.sole = cells.sole()
         self.start = cells.get()
         self.roots: list[Tracer] = []
         for x in guessed:
@@ -155,18 +158,50 @@ class _Branches:
             *[side.olds_of(own) for side, own in zip(sides, leaves, strict=True)], strict=True
         )
         made = [result_of(x, aval) for x, aval in zip(results, avals, strict=False)]
-        linked = iter([self._aliased(*found) for found in zip(made, olds, names, strict=True)])
-        values = []
-        for before, out in zip(self.start, outcomes, strict=False):
-            taken = [next(linked) for _ in out.avals]
-            values.append(before if out.same else out.together(taken))
+        linked: list[Value] = []
+        for found, twins in zip(
+            zip(made, olds, names, strict=True), _twins(sides, leaves), strict=True
+        ):
+            linked.append(self._aliased(*found, twins, linked))
+        for out, name, own in zip(linked, names, zip(*leaves, strict=True), strict=True):
+            if any([id(leaf) in side.plain for side, leaf in zip(sides, own, strict=True)]):
+                is_plain(out, own, name)
+        given = iter(linked)
+        values: list[object] = []
+        known: dict[tuple[int, int], object] = {}  # lists that are the same in both branches
+        each = zip(
+            self.cells.names, self.start, outcomes, yes.values, sides[0].values, strict=False
+        )
+        for name, before, out, one, two in each:
+            taken = [next(given) for _ in out.avals]
+            value = before if out.same else out.together(taken)
+            if not out.same and containers_of(value):
+                value = known.setdefault((id(one), id(two)), value)
+                if any([name in side.shared for side in sides]):
+                    note_shared([value, before, one, two])
+            values.append(value)
         self.cells.set([*values, *self.start[self.count :]])
 
-    def _aliased(self, out: Value, olds: tuple[_Old | None, ...], name: str) -> Value:
-        """A result, which is an array from outside where a branch returns that: later writes into
-        one reach the other."""
+    def _aliased(
+        self,
+        out: Value,
+        olds: tuple[_Old | None, ...],
+        name: str,
+        twins: _Twins,
+        before: Sequence[Value],
+    ) -> Value:
+        """A result, which is an array from outside where a branch returns that, or the array of a
+        result before it: later writes into one reach the other."""
         found = [old for old in olds if old is not None]
-        if not isinstance(out, Tracer) or not found:
+        same = twins.same
+        if same is not None and before[same].dtype == out.dtype:
+            return before[same]
+        others = [x for k in twins.shared if isinstance(x := before[k], Tracer)]
+        if not isinstance(out, Tracer) or not (found or others):
+            return out
+        if others:
+            roots = [r for x in found for r in x.roots or roots_of(x.array)]
+            is_some(out, [*roots, *others], name)
             return out
         old, whole = found[0].array, all([one.whole for one in found])
         if len(found) == 2 and whole and old is found[1].array:
@@ -182,10 +217,19 @@ class _Branches:
         values: list[object] = []
         places: dict[int, int] = {}
         olds: dict[int, _Old] = {}
+        roots: dict[int, list[object]] = {}
         ended: list[bool] = []
 
+        shared: set[str] = set()
+        plain: set[int] = set()
+
         def ending(inner: Body, ends: bool) -> list[Value]:
+            sole = {*self.sole, *self.cells.sole()}
             values.extend(self.cells.get()[: self.count] if ends else [NEVER] * self.count)
+            named = list(zip(self.cells.names, values, strict=False))
+            starts = list(zip(self.cells.names, self.start, strict=True))
+            shared.update(shared_names(named, starts, self.sole, inner.made))
+            plain.update(id(x) for name, value in named for x in plain_of(value, name in sole))
             ended.append(ends)
             outs: list[Value] = []
             for leaf in [leaf for value in values for leaf in parts_of(value).leaves]:
@@ -194,10 +238,12 @@ class _Branches:
                     outs.append(leaf.handle())
                     if is_array(leaf) and (old := _outside(leaf, inner)):
                         olds[id(leaf)] = old
+                if is_array(leaf):
+                    roots[id(leaf)] = _made_inside(leaf, inner)
             return [*outs, *[root.handle() for root in self.roots]]
 
         traced = self._run(block, ending)
-        return _Side(traced, ended[0], values, places, olds)
+        return _Side(traced, ended[0], values, places, olds, roots, shared, plain)
 
     def _run(self, block: Block, ending: Callable[[Body, bool], list[Value]]) -> TracedProgram:
         """Trace a branch, with what it may write as inputs; `ending` makes its results, and is told
@@ -206,8 +252,7 @@ class _Branches:
         def flat(*inputs: Tracer) -> list[Value]:
             builder = innermost()
             assert builder is not None
-            builder.catches, THREAD.state.closed = True, builder
-            with Body(builder, self.roots, inputs) as inner:
+            with closing(builder), Body(builder, self.roots, inputs) as inner:
                 ends = True
                 try:
                     block()
@@ -233,6 +278,9 @@ class _Side(NamedTuple):
     values: list[Any]  # of the variables after it
     places: dict[int, int]  # a traced value, by its identity -> which result it is
     olds: dict[int, _Old]  # arrays from outside, by their identity
+    roots: dict[int, list[object]]  # of an array, by its identity: those of the branch it is in
+    shared: set[str]  # the variables whose lists may have other names
+    plain: set[int]  # the plain arrays that may have other names, by their identity
 
     def leaves(self, outcomes: Sequence[_Outcome]) -> list[Any]:
         """The values that become results of the choice."""
@@ -438,6 +486,39 @@ def _outside(x: Tracer, inner: Body) -> _Old | None:
         return _Old(own, True, [])
     roots = [r for r in roots_of(x) if r.builder is not inner.builder or inner.carries(r)]
     return _Old(x, False, roots) if roots else None
+
+
+def _made_inside(x: Tracer | np.ndarray, inner: Body) -> list[object]:
+    """The arrays of a branch that an array is, or may be a part of."""
+    if isinstance(x, Tracer):
+        return [r for r in roots_of(x) if r.builder is inner.builder and not inner.carries(r)]
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return [x]
+
+
+class _Twins(NamedTuple):
+    """Which results before it a result shares memory with."""
+
+    same: int | None  # one that is the same array in both branches
+    shared: list[int]  # those that are, or may be, in one array with it in a branch
+
+
+def _twins(sides: Sequence[_Side], leaves: Sequence[Sequence[Any]]) -> list[_Twins]:
+    """Of each result, those before it that a write into it reaches."""
+    found: list[_Twins] = []
+    of_root: dict[tuple[int, int], list[int]] = {}
+    each = list(zip(*leaves, strict=True))
+    for k, own in enumerate(each):
+        shared: list[int] = []
+        for number, (side, leaf) in enumerate(zip(sides, own, strict=True)):
+            for root in side.roots.get(id(leaf), ()):
+                before = of_root.setdefault((number, id(root)), [])
+                shared += before
+                before.append(k)
+        same = [j for j in shared if all([a is b for a, b in zip(own, each[j], strict=True)])]
+        found.append(_Twins(same[0] if same else None, shared))
+    return found
 
 
 def _is_reachable(root: Tracer) -> bool:

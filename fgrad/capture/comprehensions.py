@@ -34,7 +34,7 @@ from fgrad.ops.checked import located, require
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.capturing import rolls
 from fgrad.tracing.carried import Body, Written
-from fgrad.tracing.thread_state import THREAD
+from fgrad.transforms.core.closure_capture import closing
 from fgrad.typing import PyTree
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
@@ -124,8 +124,7 @@ def _sample(items: Items, value: ElementOf, convert: Callable[[PyTree], PyTree])
     def flat(index: Tracer) -> list[Value]:
         builder = innermost()
         assert builder is not None
-        builder.catches, THREAD.state.closed = True, builder
-        with Body(builder, (), ()):
+        with closing(builder), Body(builder, (), ()):
             found.append(parts_of(convert(value(steps.item(index), rows))))
             return [x.handle() if isinstance(x, Tracer) else x for x in found[0].leaves]
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.capture.aliases import is_some
+from fgrad.capture.containers import refuse_shared
 from fgrad.capture.ragged import Ragged, ragged
 from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.capture.windows import window
@@ -49,6 +50,7 @@ def changes(x: Any) -> None:
     body = innermost_body()
     if body is not None and id(x) not in body.made:
         raise not_recorded(f"the body changes a {type(x).__name__}")
+    refuse_shared(x)
 
 
 def made_cell(variable: FunctionType) -> None:

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.frames import is_defect
-from fgrad.capture.aliases import is_some
+from fgrad.capture.aliases import is_plain, is_some
 from fgrad.capture.branches import if_, raised_here
+from fgrad.capture.containers import note_shared
 from fgrad.capture.iteration import Steps, steps_of
 from fgrad.capture.limits import counting, most_of
 from fgrad.capture.loop_equations import looped, scanned
 from fgrad.capture.notes import note
-from fgrad.capture.state import Again, Cells, Outcome, Peel, Plan, is_internal
+from fgrad.capture.state import VALUE, Again, Cells, Outcome, Peel, Place, Plan, is_internal
 from fgrad.capture.values import (
     UNDEFINED,
     aval_of_value,
@@ -31,6 +32,7 @@ from fgrad.capture.values import (
     is_number,
     is_unknown,
     parts_of,
+    plain_of,
     result_of,
     truth_value,
 )
@@ -48,6 +50,7 @@ from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.texts import textless
 from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
+from fgrad.transforms.core.closure_capture import closing
 
 FEWEST = 5  # steps that are rolled
 SHORT = 128  # operations on numbers that are written out: 9 of Rosenbrock's steps 300 -> 180 ns
@@ -436,11 +439,10 @@ def _traced(
     def flat(*inputs: Tracer) -> list[Value]:
         builder = innermost()
         assert builder is not None
-        if catches:
-            builder.catches, THREAD.state.closed = True, builder
         index, rest = (inputs[0], inputs[1:]) if indexed else (None, inputs)
         given = [x.handle() for x in rest[: len(avals)]]
         with (
+            closing(builder) if catches else nullcontext(),
             counting(builder, *counts),
             Body(builder, roots, rest[len(avals) :]) as inner,
         ):
@@ -526,14 +528,38 @@ def finish(
             leaves.append(same[key])
         values.append(UNDEFINED if undefined else slot.parts.together(leaves))
     plan.cells.set(values)
-    for slot, value in zip(plan.slots, values, strict=True):
-        olds = [*outcome.outside.get(slot.name, ()), *([] if surely else plan.others(slot))]
-        for leaf in parts_of(value).leaves:
-            if is_array(leaf):
-                is_some(leaf, [*olds, *_twins_before(leaf, twins.values())], slot.name)
+    _link(plan, outcome, values, list(twins.values()), surely)
     for root, out in zip(roots, results[count:], strict=True):
         if out is not root:
             write_all(root, out)
+
+
+def _link(
+    plan: Plan,
+    outcome: Outcome,
+    values: Sequence[object],
+    own: Sequence[Sequence[Value]],
+    surely: bool,
+) -> None:
+    """Let the values of variables after a loop know what other names their arrays may have."""
+    for slot, after, value in zip(plan.slots, outcome.values, values, strict=True):
+        started = not surely and slot.name not in plan.sole
+        if slot.name in outcome.shared or (started and slot.parts is not None):
+            note_shared([value, after, slot.start])
+    placed: dict[Place, object] = {}
+    for slot, value in zip(plan.slots, values, strict=True):
+        olds = [*outcome.outside.get(slot.name, ()), *([] if surely else plan.others(slot))]
+        plain = list(outcome.plain.get(slot.name, ()))
+        if not surely and slot.kind == VALUE:
+            plain += plain_of(slot.start, slot.name in plan.sole)
+        for k, leaf in enumerate(parts_of(value).leaves):
+            placed[slot.name, k] = leaf
+            if is_array(leaf):
+                before = [placed.get(place) for place in outcome.twins.get((slot.name, k), ())]
+                shared = [x for x in before if isinstance(x, Tracer) and x is not leaf]
+                is_some(leaf, [*olds, *_twins_before(leaf, own), *shared], slot.name)
+                if plain:
+                    is_plain(leaf, plain, slot.name)
 
 
 def _twins_before(x: object, twins: Iterable[Sequence[Value]]) -> list[Tracer]:

@@ -23,6 +23,7 @@ import numpy as np
 from fgrad.base.closures import contents
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.capture.aliases import roots_of
+from fgrad.capture.containers import shared_names
 from fgrad.capture.names import MADE
 from fgrad.capture.values import (
     UNDEFINED,
@@ -34,6 +35,7 @@ from fgrad.capture.values import (
     is_number,
     is_unknown,
     parts_of,
+    plain_of,
     zeros,
 )
 from fgrad.errors import CaptureError, Row
@@ -148,6 +150,9 @@ class Slot:
         self.start, self.kind, self.parts = start, VALUE, parts_of(start)
 
 
+Place = tuple[str, int]  # an array: a variable, and which leaf of its value
+
+
 class Outcome(NamedTuple):
     """What a step has made: the numbers that are carried, and whole values of the variables."""
 
@@ -155,6 +160,9 @@ class Outcome(NamedTuple):
     values: list[Any]
     fresh: list[str]  # the variables that were not defined before
     outside: dict[str, list[Tracer]]  # those that are arrays from outside, or parts of them
+    twins: dict[Place, list[Place]]  # of an array, those before it with which it may share memory
+    shared: set[str]  # the variables whose lists may have other names
+    plain: dict[str, list[np.ndarray]]  # the plain arrays in variables that may have other names
 
 
 class Plan:
@@ -249,6 +257,7 @@ class Plan:
             Again, Peel: it is another kind of thing than before the step.
             CaptureError: it cannot be carried.
         """
+        sole = self.cells.sole()
         after = self.cells.get()
         learnt = False
         for slot, before, now in zip(self.slots, entered, after, strict=True):
@@ -260,7 +269,16 @@ class Plan:
             if slot.kind == VALUE:
                 numbers += self._taken(slot, before, now)
         outside = self._check_aliases(body, entered, after)
-        return Outcome(numbers, after, self.fresh, outside)
+        twins = twins_of(self.slots, after)
+        given = [x for _, x in _arrays(self.slots, entered) if isinstance(x, Tracer)]
+        if twins and any(map(writes_of, given)):
+            raise Exchanged(f"{next(iter(twins))[0]} is another name of an array that is written")
+        carried = [k for k, slot in enumerate(self.slots) if slot.kind == VALUE]
+        ends = [(self.slots[k].name, after[k]) for k in carried]
+        starts = [(self.slots[k].name, entered[k]) for k in carried]
+        shared = shared_names(ends, starts, self.sole, body.made)
+        plain = {name: found for name, x in ends if (found := plain_of(x, name in sole))}
+        return Outcome(numbers, after, self.fresh, outside, twins, shared, plain)
 
     def _learn(self, slot: Slot, before: object, now: object) -> bool:
         """Note how a variable is to be carried; whether that is new."""
@@ -323,7 +341,8 @@ class Plan:
             if isinstance(x, Tracer) and any([body.carries(root) for root in roots_of(x)]):
                 raise Peel(f"{name} is another name of an array that is written")
         written = [x for x in given if isinstance(x[1], Tracer) and writes_of(x[1])]
-        roots = [root_of(x) for _, x in made if isinstance(x, Tracer)]
+        traced = [x for _, x in made if isinstance(x, Tracer)]
+        roots = [root_of(x) for x in traced]
         outside: dict[str, list[Tracer]] = {}
         for name, x in made:
             if not isinstance(x, Tracer) or any([x is y for _, y in given]):
@@ -333,10 +352,10 @@ class Plan:
                     raise Peel(f"{name} is another name of an array that is written")
                 if root.builder is not body.builder and not made_inside(root, body.builder):
                     outside.setdefault(name, []).append(root)
-        if len({id(root) for root in roots}) < len(roots):
-            distinct = {id(x) for _, x in made}
-            if len(distinct) == len(made) or written:
-                raise Peel(f"{made[0][0]} is another name of an array")
+        if len({id(root) for root in roots}) < len(
+            {id(x) for x in traced} if not written else roots
+        ):
+            raise Peel(f"{made[0][0]} is another name of an array")
         shared = [slot.name for slot in self.slots if slot.name not in self.sole]
         shared = [name for name, _ in given if name in shared and name not in self.fresh]
         if written and (outside or shared):
@@ -358,6 +377,23 @@ class Plan:
             for name, x in made
             if isinstance(x, Tracer) and any([id(root) in before for root in roots_of(x)])
         }
+
+
+def twins_of(slots: Sequence[Slot], values: Sequence[object]) -> dict[Place, list[Place]]:
+    """Of each array that is carried by value, those before it that may be in one array with it."""
+    of_root: dict[int, list[tuple[Place, Tracer]]] = {}
+    found: dict[Place, list[Place]] = {}
+    for slot, value in zip(slots, values, strict=True):
+        for k, x in enumerate(parts_of(value).leaves if slot.kind == VALUE else ()):
+            if not isinstance(x, Tracer) or not is_array(x):
+                continue
+            for root in roots_of(x):
+                before = of_root.setdefault(id(root), [])
+                shared = [place for place, y in before if y is not x]
+                if shared:
+                    found[slot.name, k] = [*found.get((slot.name, k), ()), *shared]
+                before.append(((slot.name, k), x))
+    return found
 
 
 def _arrays(slots: Sequence[Slot], values: Sequence[object]) -> list[tuple[str, object]]:

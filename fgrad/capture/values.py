@@ -124,6 +124,14 @@ def exactly(x: Any, dtype: np.dtype) -> Any:
     return out
 
 
+def plain_of(x: object, sole: bool) -> list[np.ndarray]:
+    """The plain arrays in a value to which something else may refer; `sole` is whether nothing but
+    its variable refers to it."""
+    if sole and isinstance(x, np.ndarray) and x.base is None:
+        return []
+    return [leaf for leaf in parts_of(x).leaves if isinstance(leaf, np.ndarray) and leaf.shape]
+
+
 def zeros(aval: Aval) -> Value:
     """A value of a type."""
     if aval.shape:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from fgrad.trace import Builder
 
 SMALL = 4096  # bytes of a constant up to which copying it is cheaper than anything else
-KEPT = f"Arrays of more than {SMALL} bytes that a function has read stay as they are until it ends."
+KEPT = (
+    f"Arrays of more than {SMALL} bytes that a function has read, and those to which a branch or a "
+    "loop may have given another name, stay as they are until it ends."
+)
 
 
 def constant(builder: Builder, x: np.ndarray) -> np.ndarray:

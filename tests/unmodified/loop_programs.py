@@ -103,10 +103,17 @@ def tried(statements: Block, name: str, case: Case) -> Program | None:
     if late or not (right.raised is None or isinstance(right.raised, RAISES)):
         return None
     if right.raised is None:
-        sizes = [np.abs(np.asarray(a)).max(initial=0) for a in fgrad.tree.leaves(right.result)]
+        sizes = [_largest(a) for a in fgrad.tree.leaves(right.result)]
         if not all([size <= LARGEST for size in sizes]) or not stable(function, case, right.result):
             return None
     return Program(name, statements, function, case, right)
+
+
+def _largest(x: object) -> float:
+    """The largest size of a number or of an array, of integers that have no dtype too."""
+    if isinstance(x, int):
+        return float(abs(x)) if abs(x) <= LARGEST else math.inf
+    return np.abs(np.asarray(x)).max(initial=0)
 
 
 class Rounded:

@@ -27,11 +27,11 @@ def loss_of(function: Callable[..., Any], places: tuple[int, ...] | None) -> Cal
     """A number made of a result, or of the floats of a tuple at some places."""
 
     def of_one(*args: Any) -> Any:
-        return np.sum(np.sin(function(*args)))
+        return np.sum(np.arctan(function(*args)))
 
     def of_several(*args: Any) -> Any:
         found = function(*args)
-        return sum([np.sum(np.sin(found[k])) for k in places or ()])
+        return sum([np.sum(np.arctan(found[k])) for k in places or ()])
 
     return of_one if places is None else of_several
 

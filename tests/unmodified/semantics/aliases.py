@@ -193,3 +193,25 @@ def name_that_loops_exchange_is_written(x, p):
     z *= 2.0
     y += 1.0
     return u, y, z
+
+
+@case(A([1.0, 2.0, 3.0]), 2)
+@case(A([1.0, 2.0, 3.0]), 0)
+def part_of_a_new_array_bound_in_a_loop(x, n):
+    u = np.ones(3)
+    v = x[1:]
+    for _ in range(n):
+        v = u[1:]
+    u[1:] = x[0] * x[1:]
+    return v
+
+
+@case(A([1.0, 2.0, 3.0]), 2.0)
+@case(A([1.0, 2.0, 3.0]), -1.0)
+def part_of_a_new_array_bound_in_a_branch(x, p):
+    u = np.ones(3)
+    v = x[1:]
+    if p > 0:
+        v = u[1:]
+    u[1:] = x[0] * x[1:]
+    return v

@@ -1,0 +1,81 @@
+"""L5. Lists and dictionaries that have several names when a branch or a loop ends.
+
+    if p: b = a        a list is taken apart, and made anew of the results of the branch: b is one
+    b[0] = 1.0         of its own, where in Python it is `a`
+
+Reading such a list is right.  Changing it, or what it was made of, raises a card.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterable, Sequence
+
+from fgrad.trace import Builder, innermost
+from fgrad.tracing.capturing import not_recorded
+
+_SHARED: weakref.WeakKeyDictionary[Builder, dict[int, object]] = weakref.WeakKeyDictionary()
+
+
+def containers_of(x: object) -> list[object]:
+    """The lists and dictionaries in a value, at all depths."""
+    if type(x) is dict:
+        return [x, *[c for part in x.values() for c in containers_of(part)]]
+    if type(x) is list:
+        return [x, *[c for part in x for c in containers_of(part)]]
+    return [c for part in x for c in containers_of(part)] if isinstance(x, tuple) else []
+
+
+def shared_names(
+    values: Sequence[tuple[str, object]],
+    starts: Sequence[tuple[str, object]],
+    sole: Collection[str],
+    made: Collection[int],
+) -> set[str]:
+    """The variables in whose lists another one, or a name that is not known, may have a part.
+
+    Arguments:
+        values: of the variables where a body ends.
+        starts: those where it begins.
+        sole: the variables to whose value nothing else refers where it begins.
+        made: the lists that the body has made, by identity.
+    """
+    owners = {id(c): name for name, x in starts for c in containers_of(x)}
+    seen: dict[int, str] = {}
+    found: set[str] = set()
+    for name, x in values:
+        for c in containers_of(x):
+            if id(c) in seen:
+                found |= {name, seen[id(c)]}
+            seen[id(c)] = name
+            owner = owners.get(id(c))
+            if owner not in sole if owner is not None else id(c) not in made:
+                found.add(name)
+    return found
+
+
+def note_shared(values: Iterable[object]) -> None:
+    """Let changes of the lists in these values be refused from now on."""
+    found = {id(c): c for x in values for c in containers_of(x)}
+    builder = _outermost()
+    if found and builder is not None:
+        _SHARED.setdefault(builder, {}).update(found)
+
+
+def refuse_shared(x: object) -> None:
+    """Refuse a change of a list that may have another name."""
+    if not _SHARED:
+        return
+    builder = _outermost()
+    if builder is not None and id(x) in _SHARED.get(builder, ()):
+        kind = type(x).__name__
+        raise not_recorded(
+            f"a {kind} is changed that a branch or a loop before may have given another name"
+        )
+
+
+def _outermost() -> Builder | None:
+    builder = innermost()
+    while builder is not None and builder.outer is not None:
+        builder = builder.outer
+    return builder

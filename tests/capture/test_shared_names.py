@@ -1,0 +1,58 @@
+"""What a branch or a loop gives several names: writing one is seen by the others, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import shared_names_programs as programs
+
+import fgrad
+from fgrad.errors import FgradError
+
+PROGRAMS = [f for f in vars(programs).values() if getattr(f, "__module__", "") == programs.__name__]
+X = np.array([0.3, -0.7, 1.1, 0.2, -1.4, 0.9])
+RIGHT = ("h1", "h3", "h13", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8")  # at least these run
+
+
+def loss(f: Callable[..., Any], x: Any, t: Any) -> Any:
+    """A number made of all results, which may be one array."""
+    found = f(x * 1, t)
+    results = found if type(found) is tuple else (found,)
+    return sum([np.sum(np.sin(k + 1 + r)) for k, r in enumerate(results)])
+
+
+def slopes(f: Callable[..., Any], t: float) -> np.ndarray:
+    h = 1e-6
+    each = h * np.eye(len(X))
+    return np.array([(loss(f, X + e, t) - loss(f, X - e, t)) / (2 * h) for e in each])
+
+
+def runs(f: Callable[..., Any], call: Callable[[], Any], surely: bool = True) -> Any:
+    """The result, or None where a card refuses."""
+    try:
+        return call()
+    except (FgradError, ValueError) as error:
+        assert not surely or f.__name__ not in RIGHT
+        assert isinstance(error, FgradError) or "read-only" in str(error)
+        return None
+
+
+@pytest.mark.parametrize("t", [-1.0, 0.1, 0.7])
+@pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
+def test_values_and_slopes_are_those_of_python(f: Callable[..., Any], t: float) -> None:
+    value = loss(f, X, t)
+    found = runs(f, lambda: fgrad.jit(loss, static_argnums=0)(f, X, t))
+    if found is not None:
+        np.testing.assert_allclose(found, value, rtol=1e-10)
+    many = runs(f, lambda: fgrad.vmap(lambda t: loss(f, X, t))(np.array([0.7, t, 0.1])), False)
+    if many is not None:
+        np.testing.assert_allclose(many[1], value, rtol=1e-10)
+    slope = runs(f, lambda: fgrad.jit(lambda x: fgrad.grad(lambda y: loss(f, y, t))(x))(X))
+    if slope is not None:
+        np.testing.assert_allclose(slope, slopes(f, t), rtol=1e-5, atol=1e-6)
+    both = runs(f, lambda: fgrad.jit(lambda x, t: fgrad.grad(lambda y: loss(f, y, t))(x))(X, t))
+    if both is not None:
+        np.testing.assert_allclose(both, slopes(f, t), rtol=1e-5, atol=1e-6)
