@@ -15,6 +15,7 @@ import os
 import pkgutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from types import ModuleType
@@ -37,12 +38,36 @@ def load(name: str, by: Callable[[str], ModuleType] = importlib.import_module) -
     found = sys.modules.get(name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
         return found
-    with modules_loading():
-        if threading.current_thread() is not threading.main_thread():
-            return _with_memory(name, by)  # interrupts are raised in the main thread alone
-        return _uninterrupted(
-            lambda: _with_memory(name, by), [s for s in signal.valid_signals() if _raises(s)]
-        )
+    _LOADING.append(threading.get_ident())
+    try:
+        with modules_loading():
+            if threading.current_thread() is not threading.main_thread():
+                return _with_memory(name, by)  # interrupts are raised in the main thread alone
+            return _uninterrupted(
+                lambda: _with_memory(name, by), [s for s in signal.valid_signals() if _raises(s)]
+            )
+    finally:
+        _LOADING.remove(threading.get_ident())
+
+
+_LOADING: list[int] = []  # the threads that load a module, once for each
+_PATIENCE = 30.0  # seconds
+
+
+def _loaded_by_others() -> None:
+    """Let a fork wait for modules that other threads load: Python's lock of such a module would be
+    held in the child for ever."""
+    own, end = threading.get_ident(), time.monotonic() + _PATIENCE
+    while any([k != own for k in list(_LOADING)]) and time.monotonic() < end:
+        time.sleep(1e-3)
+
+
+def _forked() -> None:
+    _LOADING[:] = [k for k in _LOADING if k == threading.get_ident()]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_loaded_by_others, after_in_child=_forked)
 
 
 def _with_memory(name: str, by: Callable[[str], ModuleType]) -> ModuleType:

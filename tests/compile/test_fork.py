@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,27 @@ def test_children(how: str) -> None:
     environment = {**os.environ, "FGRAD_NUM_THREADS": "3", "FGRAD_CACHE": "0"}
     environment["FGRAD_SHARED_KERNELS"] = "0"  # code for each number
     subprocess.run([sys.executable, "-c", CALLING + how], env=environment, check=True, timeout=300)
+
+
+LOADING = """
+import os, sys, threading, time
+from fgrad.base.lazy_import import lazy_module
+
+sys.path.insert(0, sys.argv[1])
+slow = lazy_module("slow_module")
+thread = threading.Thread(target=lambda: slow.value)
+thread.start()
+while "slow_module" not in sys.modules:
+    time.sleep(0.001)
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if slow.value == 3 else 1)
+assert os.waitpid(pid, 0)[1] == 0
+thread.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_waits_for_modules_that_other_threads_load(tmp_path: Path) -> None:
+    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.5)\nvalue = 3\n")
+    subprocess.run([sys.executable, "-c", LOADING, str(tmp_path)], check=True, timeout=60)
