@@ -13,6 +13,7 @@ OPTIONAL = ("torch", "jax")
 collect_ignore = [
     f"fgrad/interop/{name}.py" for name in OPTIONAL if importlib.util.find_spec(name) is None
 ]
+collect_ignore_glob = ["tests/ranks/*.py"]  # programs that ranks run
 
 
 def _is_carried(item: pytest.Item) -> bool:

@@ -11,6 +11,7 @@ After that the programs in `check` are run, and the names of all namespaces prin
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import random
 import signal
 import sys
@@ -20,6 +21,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+ABSENT = [
+    f"fgrad.interop.{name}" for name in ("torch", "jax") if importlib.util.find_spec(name) is None
+]
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 NAMESPACES = (
@@ -37,7 +41,7 @@ def modules() -> list[str]:
     """All modules that need no device."""
     paths = [p.relative_to(ROOT).with_suffix("") for p in sorted((ROOT / "fgrad").rglob("*.py"))]
     names = [".".join(p.parts).removesuffix(".__init__") for p in paths]
-    return [name for name in names if "lower_cuda" not in name]
+    return [name for name in names if "lower_cuda" not in name and name not in ABSENT]
 
 
 def until_done(action: Callable[[], Any]) -> None:

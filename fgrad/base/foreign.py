@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad.errors import UnsupportedTypeError
+from fgrad.errors import FgradError, UnsupportedTypeError
 from fgrad.typing import PyTree
 
 
@@ -65,6 +65,8 @@ def plain_array(x: object, what: str | Callable[[], str]) -> np.ndarray:
     try:
         if not is_foreign(x):
             return np.asarray(giver) if hasattr(giver, "__array__") else np.from_dlpack(giver)
+    except FgradError:
+        raise  # it is one of fgrad's own, and says more
     except Exception as error:
         raise _refused(x, what if isinstance(what, str) else what(), error) from error
     raise foreign_container(x, what if isinstance(what, str) else what())

@@ -76,7 +76,7 @@ def programs_of_pairs(draw: Any) -> tuple[Program, list[Any]]:
 @pytest.fixture
 def everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrays of all sizes are taken apart."""
-    for name, value in (("LEAST_SIZE", 90), ("LONG_AXIS", 2), ("SMALL", 1)):
+    for name, value in (("LEAST_APART", 90), ("LONG_AXIS", 2), ("SMALL", 1)):
         monkeypatch.setattr(components, name, value)
 
 

@@ -215,9 +215,9 @@ def test_a_plain_array_is_written_after_a_view_of_it_was_used() -> None:
     for transform in (fgrad.jit, fgrad.grad):
         with fgrad.config.override(capture=False), pytest.raises(ValueError, match="read-only"):
             transform(large)(np.ones(2999))
-        assert np.all(
-            transform(large)(np.ones(2999)) == (1499.5 if transform is fgrad.jit else 0.5)
-        )
+    assert fgrad.jit(large)(np.ones(2999)) == 1499.5
+    with pytest.raises(ValueError, match="read-only"):  # a buffer stays NumPy's at the prompt
+        fgrad.grad(large)(np.ones(2999))
     c = np.ones(3000)
     fgrad.grad(lambda x: np.sum(x * c[1:]))(np.ones(2999))
     c[:] = 2  # again writable

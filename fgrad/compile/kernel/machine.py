@@ -16,6 +16,7 @@ WIDE_REGISTERS = 32  # a processor with as many vector registers keeps several v
 CLOSE_STRIDE = 4  # elements apart up to which whole vectors are read and shuffled, not gathered
 CONFLICT_BYTES = 4096  # between elements that share a set of the first cache
 NEAR_ELEMENTS = 1 << 12  # of an array that stays in the first cache between two kernels
+LEAST_APART = 1 << 13  # elements of short vectors that are taken apart; fewer stay in a near cache
 NEAR_BYTES = 1 << 14  # of operands that stay in the first cache while tiles of them are read
 L2_PART_BYTES = 128 << 10  # of an operand that stays in the second cache while another streams
 L2_BYTES = 1 << 19  # of a core's second cache, the least of today's

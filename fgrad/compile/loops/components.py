@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
+from fgrad.compile.kernel.machine import LEAST_APART
 from fgrad.compile.loops.find_batch_axes import Axis, walk_of
 from fgrad.compile.passes.writer import Writer
 from fgrad.ir.primitive import Primitive
@@ -28,7 +29,6 @@ from fgrad.ir.walk import consumers, is_ordered
 from fgrad.ops import primitives as prims
 
 MOST_COMPONENTS = 4
-LEAST_SIZE = 1 << 13  # elements of an array that is taken apart; smaller ones stay in a near cache
 LONG_AXIS = 16  # places that a sum adds
 SMALL = 4  # times smaller is what enters and leaves than the arrays that are taken apart
 
@@ -62,7 +62,7 @@ def _is_fold(prim: Primitive) -> bool:
 
 
 def _is_large(var: Var) -> bool:
-    return var.aval.size >= LEAST_SIZE
+    return var.aval.size >= LEAST_APART
 
 
 def _is_short(axis: Axis) -> bool:
