@@ -25,16 +25,22 @@ from fgrad.capture.names import FUNCTIONS, MADE, children, nodes_in, own_nodes
 Parents: TypeAlias = "dict[int, ast.AST]"
 VALUE = f"{MADE}written"  # the variable of what is to be written
 
-_BY_SHAPE = frozenset([np.zeros, np.ones, np.empty])
-_LIKE = frozenset([np.zeros_like, np.ones_like, np.empty_like])
-_FULL = frozenset([np.full, np.full_like])
-_OF_NUMBERS = frozenset([np.array, np.arange, np.linspace, np.eye, np.identity])  # if untraced
-_READING = frozenset([
-    np.sum, np.mean, np.prod, np.max, np.min, np.std, np.var, np.dot, np.vdot, np.inner, np.outer,
-    np.argmax, np.argmin, np.any, np.all, np.cumsum, np.cumprod, np.linalg.norm, np.linalg.solve,
-    np.linalg.inv, np.linalg.det, np.trapezoid if hasattr(np, "trapezoid") else np.sum,
-])  # fmt: skip
-_JOINING = frozenset([np.concatenate, np.stack, np.hstack, np.vstack, np.column_stack])
+
+def _named(names: str, module: types.ModuleType = np) -> frozenset[object]:
+    """NumPy's functions of these names; named by texts, as a type checker takes minutes to find
+    what so many functions with overloads have in common."""
+    return frozenset([getattr(module, name) for name in names.split() if hasattr(module, name)])
+
+
+_BY_SHAPE = _named("zeros ones empty")
+_LIKE = _named("zeros_like ones_like empty_like")
+_FULL = _named("full full_like")
+_OF_NUMBERS = _named("array arange linspace eye identity")  # if untraced
+_READING = _named(
+    "sum mean prod max min std var dot vdot inner outer argmax argmin any all cumsum cumprod "
+    "trapezoid"
+) | _named("norm solve inv det", np.linalg)
+_JOINING = _named("concatenate stack hstack vstack column_stack")
 _BUILTINS = frozenset({"len", "float", "int", "abs", "sum", "print", "range"})
 _FACTS = frozenset({"shape", "size", "ndim", "dtype", "nbytes"})
 _METHODS = frozenset({
@@ -138,13 +144,13 @@ class Buffers:
         if not isinstance(node.ctx, ast.Load):
             return not isinstance(node.ctx, ast.Del)
         around = self.parents[id(node)]
-        is_element = isinstance(around, ast.Subscript) and around.value is node
-        if not is_element or isinstance(around.ctx, ast.Load):
+        element = around if isinstance(around, ast.Subscript) and around.value is node else None
+        if element is None or isinstance(element.ctx, ast.Load):
             return self._is_read(node)
-        statement = self.parents[id(around)]
+        statement = self.parents[id(element)]
         if isinstance(statement, ast.Assign):
-            return statement.targets == [around]
-        return isinstance(statement, ast.AugAssign) and not _calls(around.slice)
+            return statement.targets == [element]
+        return isinstance(statement, ast.AugAssign) and not _calls(element.slice)
 
     def _is_read(self, node: ast.expr) -> bool:
         """Whether an array is read at once where it stands, and nothing keeps it or a view."""

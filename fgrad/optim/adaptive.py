@@ -127,7 +127,7 @@ def scale_by_factored_rms(
         leaves, treedef = tree.flatten(updates)
         t = convert(as_array(state.count - step_offset + 1), FLOAT64)
         decay = 1.0 - np.power(t, -decay_rate)
-        kept = treedef.flatten_up_to(state.means)
+        kept: list[PyTree] = treedef.flatten_up_to(state.means)
         rows = [step(as_array(g), m, decay) for g, m in zip(leaves, kept, strict=True)]
         new, means = [treedef.unflatten([row[k] for row in rows]) for k in (0, 1)]
         return new, FactoredState(state.count + 1, means)
@@ -233,7 +233,7 @@ def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> Gradien
 
     def update(updates: Updates, state: Sm3State, params: Params | None = None) -> PyTree:
         leaves, treedef = tree.flatten(updates)
-        kept = treedef.flatten_up_to(state.mu)
+        kept: list[PyTree] = treedef.flatten_up_to(state.mu)
         sums = [total(as_array(g), m) for g, m in zip(leaves, kept, strict=True)]
         steps = [as_array(g) * _inverse_root(a, eps) for g, a in zip(leaves, sums, strict=True)]
         nu = moving_average(state.nu, treedef.unflatten(steps), b1)

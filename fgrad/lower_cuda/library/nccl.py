@@ -109,7 +109,7 @@ class _Step:
         name = "ncclAllReduce"
         if self.algorithm is Algorithm.REDUCE_SCATTER:
             name, count = "ncclReduceScatter", count // self.axis.size
-        kind = DATA_TYPES[np.zeros((), self.dtype).real.dtype.name]
+        kind = DATA_TYPES[np.real(np.zeros(1, self.dtype)).dtype.name]
         self._call(name, Address(0), Address(1), _count(count), _int(kind), _int(SUM))
 
     def _exchange(self) -> None:
