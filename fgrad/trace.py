@@ -248,10 +248,10 @@ class Builder:
     """
 
     __slots__ = (
-        "__weakref__", "_loc", "outer", "_via", "around", "axes", "before", "captures", "card",
+        "_loc", "outer", "_via", "around", "axes", "before", "captures", "card",
         "catches", "constants", "count", "eager", "frozen", "inputs", "keeps", "layouts", "level",
         "live", "name", "names", "narrowed", "opened", "origins", "outlives", "plain", "records",
-        "reordered", "running", "saves", "state", "taken", "thread", "varied", "what",
+        "reordered", "running", "saves", "shared", "state", "taken", "thread", "varied", "what",
     )  # fmt: skip
 
     def __init__(
@@ -262,13 +262,13 @@ class Builder:
         self.eager = eager
         self.saves = saves
         self.keeps = keeps
-        self.level = 0
+        self.level = self.opened = 0
         self.live = False
         self.plain = False  # open, and the short doors may be taken
         self.axes: tuple[Axis, ...] = ()  # named ones that were open when it was opened
         self.varied: dict[tuple[int, str], PyTree] = {}  # values that were made to vary
         self.before: Sequence[tuple[Builder, int]] = ()  # enclosing traces, their values so far
-        self.opened = 0
+        self.shared: dict[int, object] = {}  # lists that may have several names
         self.outlives = what in ("vjp", "linearize")  # the records are used after the trace
         self.frozen: Frozen = []
         self.records: list[Record] = []

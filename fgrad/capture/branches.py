@@ -159,10 +159,8 @@ class _Branches:
         )
         made = [result_of(x, aval) for x, aval in zip(results, avals, strict=False)]
         linked: list[Value] = []
-        for found, twins in zip(
-            zip(made, olds, names, strict=True), _twins(sides, leaves), strict=True
-        ):
-            linked.append(self._aliased(*found, twins, linked))
+        for out, old, name, twins in zip(made, olds, names, _twins(sides, leaves), strict=True):
+            linked.append(self._aliased(out, old, name, twins, linked))
         for out, name, own in zip(linked, names, zip(*leaves, strict=True), strict=True):
             if any([id(leaf) in side.plain for side, leaf in zip(sides, own, strict=True)]):
                 is_plain(out, own, name)

@@ -8,13 +8,10 @@ Reading such a list is right.  Changing it, or what it was made of, raises a car
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Collection, Iterable, Sequence
 
 from fgrad.trace import Builder, innermost
 from fgrad.tracing.capturing import not_recorded
-
-_SHARED: weakref.WeakKeyDictionary[Builder, dict[int, object]] = weakref.WeakKeyDictionary()
 
 
 def containers_of(x: object) -> list[object]:
@@ -49,25 +46,23 @@ def shared_names(
                 found |= {name, seen[id(c)]}
             seen[id(c)] = name
             owner = owners.get(id(c))
-            if owner not in sole if owner is not None else id(c) not in made:
+            own = id(c) in made if owner is None else owner in sole
+            if not own:
                 found.add(name)
     return found
 
 
 def note_shared(values: Iterable[object]) -> None:
     """Let changes of the lists in these values be refused from now on."""
-    found = {id(c): c for x in values for c in containers_of(x)}
     builder = _outermost()
-    if found and builder is not None:
-        _SHARED.setdefault(builder, {}).update(found)
+    if builder is not None:
+        builder.shared.update({id(c): c for x in values for c in containers_of(x)})
 
 
 def refuse_shared(x: object) -> None:
     """Refuse a change of a list that may have another name."""
-    if not _SHARED:
-        return
     builder = _outermost()
-    if builder is not None and id(x) in _SHARED.get(builder, ()):
+    if builder is not None and id(x) in builder.shared:
         kind = type(x).__name__
         raise not_recorded(
             f"a {kind} is changed that a branch or a loop before may have given another name"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import shared_names_programs as programs
 
 import fgrad
 from fgrad.errors import FgradError
+from fgrad.trace import Builder
 
 PROGRAMS = [f for f in vars(programs).values() if getattr(f, "__module__", "") == programs.__name__]
 X = np.array([0.3, -0.7, 1.1, 0.2, -1.4, 0.9])
@@ -56,3 +58,20 @@ def test_values_and_slopes_are_those_of_python(f: Callable[..., Any], t: float) 
     both = runs(f, lambda: fgrad.jit(lambda x, t: fgrad.grad(lambda y: loss(f, y, t))(x))(X, t))
     if both is not None:
         np.testing.assert_allclose(both, slopes(f, t), rtol=1e-5, atol=1e-6)
+
+
+def read_alone(x: Any, t: Any) -> Any:
+    a, b = [x, x * 2], [x * 3, x * 4]
+    if t > 0.3:
+        b = a
+    return a[0] + b[1]
+
+
+def test_a_trace_with_shared_lists_is_freed() -> None:
+    def alive() -> int:
+        gc.collect()
+        return sum([isinstance(x, Builder) for x in gc.get_objects()])
+
+    before = alive()
+    fgrad.jit(read_alone)(X, 0.7)
+    assert alive() <= before

@@ -103,6 +103,7 @@ def _solved(
     name: str, a: Matrix, b: PyTree, x0: PyTree, m: Matrix | None, by: Settings, how: Iterations
 ) -> tuple[PyTree, Value]:
     """The solution by some iterations, with its derivatives, and how they ended."""
+    _check(name, rtol=by.rtol, atol=by.atol, maxiter=by.maxiter)
     if not _is_function(a):
         b = inexact(as_operand(b))
         if len(b.shape) not in (1, 2) or (len(b.shape) == 2 and b.shape[1] != 1):
@@ -253,6 +254,11 @@ def _minimal_residuals(
     return _repeated(cycle, x, b - a(x), (), limits)
 
 
+def _is_ours(a: Matrix, b: PyTree, x0: PyTree, m: Matrix | None) -> bool:
+    """Whether a system is more than SciPy solves: a linear function, or something traced."""
+    return _is_function(a) or _is_function(m) or inside(a, b, x0, m)
+
+
 def _refuse(name: str, **given: object) -> None:
     for option, value in given.items():
         if value is not None:
@@ -295,12 +301,10 @@ def cg(
         >>> cg(lambda x: 4.0 * x, np.array([2.0, 8.0]))
         (array([0.5, 2. ]), np.int64(0))
     """
-    if not (_is_function(A) or _is_function(M) or inside(A, b, x0, M)):
+    if not _is_ours(A, b, x0, M):
         return plain.cg(A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
     _refuse("cg", callback=callback)
-    _check("cg", rtol=rtol, atol=atol, maxiter=maxiter)
-    settings = Settings(rtol, atol, maxiter, 0)
-    return _solved("cg", A, b, x0, M, settings, _conjugate_gradients)
+    return _solved("cg", A, b, x0, M, Settings(rtol, atol, maxiter, 0), _conjugate_gradients)
 
 
 def bicgstab(
@@ -321,12 +325,11 @@ def bicgstab(
         >>> bool(np.allclose(x, [0.0, 1.0])), int(info)
         (True, 0)
     """
-    if not (_is_function(A) or _is_function(M) or inside(A, b, x0, M)):
+    if not _is_ours(A, b, x0, M):
         return plain.bicgstab(
             A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback
         )
     _refuse("bicgstab", callback=callback)
-    _check("bicgstab", rtol=rtol, atol=atol, maxiter=maxiter)
     return _solved("bicgstab", A, b, x0, M, Settings(rtol, atol, maxiter, 0), _stabilised)
 
 
@@ -354,13 +357,12 @@ def gmres(
         >>> bool(np.allclose(x, [0.0, 1.0])), int(info)
         (True, 0)
     """
-    if not (_is_function(A) or _is_function(M) or inside(A, b, x0, M)):
+    if not _is_ours(A, b, x0, M):
         return plain.gmres(
             A, b, x0, rtol=rtol, atol=atol, restart=restart, maxiter=maxiter, M=M,
             callback=callback, callback_type=callback_type,
         )  # fmt: skip
     _refuse("gmres", callback=callback, callback_type=callback_type)
-    _check("gmres", rtol=rtol, atol=atol, maxiter=maxiter)
     dimensions = _RESTART if restart is None else int(restart)
     return _solved(
         "gmres", A, b, x0, M, Settings(rtol, atol, maxiter, dimensions), _minimal_residuals
