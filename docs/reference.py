@@ -110,10 +110,9 @@ def public(module: str) -> dict[str, object]:
     if names is None:
         own = [n for n in dir(found) if not n.startswith("_")]
         names = [n for n in own if (home(getattr(found, n)) + ".").startswith(f"{module}.")]
-        if is_scipy(module):  # what has no traced form is SciPy's, with SciPy's docstring
-            plain = importlib.import_module(module.removeprefix("fgrad."))
-            docs = {n: getattr(getattr(plain, n, None), "__doc__", None) for n in names}
-            names = [n for n in names if docs[n] is None or getattr(found, n).__doc__ != docs[n]]
+        # What has no traced form wraps SciPy's function, and has SciPy's docstring.
+        plain = {n: home(inspect.unwrap(getattr(found, n))) for n in names if is_scipy(module)}
+        names = [n for n in names if not plain.get(n, "").startswith("scipy.")]
     values = {name: getattr(found, name) for name in sorted(names, key=str.lower)}
     return {n: v for n, v in values.items() if not isinstance(v, types.ModuleType)}
 
