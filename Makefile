@@ -16,7 +16,7 @@ help:
 	@echo "make bench     fgrad against the peers that are installed, some minutes; results in benchmarks/results"
 	@echo "make bench-full  installs the peers; also on one thread, and on a busy machine"
 	@echo "make notebook  execute the notebooks and store their results in the .ipynb"
-	@echo "make docs      write docs/numpy_support.md from the tables"
+	@echo "make docs      write docs/numpy_support.md and docs/scipy_support.md from the tables"
 	@echo "make site      the documentation as a site in build/site; a warning is an error"
 	@echo "make clean     remove .venv and build products"
 
@@ -76,6 +76,7 @@ notebook: $(VENV)/.extras-dev
 
 docs: $(VENV)/.extras-dev
 	$(PY) docs/numpy_support.py
+	$(PY) docs/scipy_names.py
 
 site: $(VENV)/.extras-docs
 	$(PY) -m sphinx -b html --fail-on-warning --keep-going --quiet docs build/site
