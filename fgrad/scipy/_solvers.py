@@ -152,6 +152,52 @@ brentq, brenth, ridder, bisect, toms748 = [
 ]
 
 
+def _iterating(name: str) -> Function:
+    """SciPy's root finder of this name, of large systems."""
+
+    def iterating(F: Function, xin: ArrayLike, *further: object, **options: object) -> Value:
+        if not inside(xin, list(further), list(options.values())):
+            return getattr(plain, name)(F, xin, *further, **options)
+        start = floats(xin)
+        like = Aval(start.shape, start.dtype)
+        applied = _applied(F, ())
+
+        def residual(x: ArrayLike) -> Value:
+            return np.reshape(applied(x), like.shape).astype(like.dtype)
+
+        def solver(plain_f: Function, x: Value) -> np.ndarray:
+            found = getattr(plain, name)(plain_f, np.array(x), *further, **options)
+            return np.reshape(found, like.shape).astype(like.dtype)
+
+        residual.__name__ = applied.__name__
+        return implicit(residual, on_host(solver, like, residual, start, start))
+
+    iterating.__name__ = iterating.__qualname__ = name
+    iterating.__doc__ = f"""`scipy.optimize.{name}` with derivatives of the solution.
+
+    Arguments:
+        F: a function of an array to one like it, of NumPy operations; derivatives flow to what it
+            closes over.
+        xin: the initial guess.
+        further, options: everything else as SciPy takes it.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> def size(p):
+        ...     return {name}(lambda x: p - x - x**3 / 9, np.full(2, 0.3), f_tol=1e-9)[0]
+        >>> float(fgrad.grad(size)(1.0).round(4))
+        0.7818
+    """
+    return iterating
+
+
+_ITERATING = ("anderson", "broyden1", "broyden2", "diagbroyden", "excitingmixing", "linearmixing",
+              "newton_krylov")  # fmt: skip
+(anderson, broyden1, broyden2, diagbroyden, excitingmixing, linearmixing, newton_krylov) = [
+    _iterating(name) for name in _ITERATING
+]
+
+
 def newton(
     func: Function,
     x0: ArrayLike,
@@ -305,7 +351,7 @@ def vector_minimum(
     fun: Function,
     x0: ArrayLike,
     ends: Ends,
-    find: Callable[..., OptimizeResult | Solution],
+    find: Callable[..., PyTree],
     shown: Function | None = None,
 ) -> Solution:
     """A minimum inside of a transform.

@@ -25,7 +25,42 @@ from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers
-from fgrad.scipy._host import arguments, inside, refuse_options
+from fgrad.scipy._constrained import (
+    Bounds,
+    Condition,
+    LinearConstraint,
+    NonlinearConstraint,
+    as_scipy,
+    conditions_of,
+    constrained_minimum,
+)
+from fgrad.scipy._host import arguments, floats, inside, refuse_options
+from fgrad.scipy._more_minima import (
+    basinhopping,
+    brent,
+    brute,
+    differential_evolution,
+    direct,
+    dual_annealing,
+    fixed_point,
+    fmin,
+    fmin_bfgs,
+    fmin_cg,
+    fmin_l_bfgs_b,
+    fmin_ncg,
+    fmin_powell,
+    fmin_tnc,
+    fminbound,
+    golden,
+    leastsq,
+    linear_sum_assignment,
+    rosen,
+    rosen_der,
+    rosen_hess,
+    rosen_hess_prod,
+    shgo,
+)
+from fgrad.scipy._programs import isotonic_regression, linprog, lsq_linear, nnls
 from fgrad.scipy._solvers import (
     Box,
     Ends,
@@ -33,14 +68,22 @@ from fgrad.scipy._solvers import (
     Pairs,
     Root,
     Solution,
+    anderson,
     bisect,
     brenth,
     brentq,
+    broyden1,
+    broyden2,
+    diagbroyden,
+    excitingmixing,
     fsolve,
+    linearmixing,
     newton,
+    newton_krylov,
     ridder,
     toms748,
 )
+from fgrad.scipy._trees import OverTree, is_tree
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp
@@ -52,18 +95,55 @@ if TYPE_CHECKING:
     from scipy.optimize import LinearConstraint, NonlinearConstraint, OptimizeResult, RootResults
 
 __all__ = [
+    "Bounds",
+    "LinearConstraint",
+    "NonlinearConstraint",
+    "anderson",
+    "basinhopping",
     "bisect",
+    "brent",
     "brenth",
     "brentq",
+    "broyden1",
+    "broyden2",
+    "brute",
     "curve_fit",
+    "diagbroyden",
+    "differential_evolution",
+    "direct",
+    "dual_annealing",
+    "excitingmixing",
+    "fixed_point",
+    "fmin",
+    "fmin_bfgs",
+    "fmin_cg",
+    "fmin_l_bfgs_b",
+    "fmin_ncg",
+    "fmin_powell",
+    "fmin_tnc",
+    "fminbound",
     "fsolve",
+    "golden",
+    "isotonic_regression",
     "least_squares",
+    "leastsq",
+    "linear_sum_assignment",
+    "linearmixing",
+    "linprog",
+    "lsq_linear",
     "minimize",
     "minimize_scalar",
     "newton",
+    "newton_krylov",
+    "nnls",
     "ridder",
     "root",
     "root_scalar",
+    "rosen",
+    "rosen_der",
+    "rosen_hess",
+    "rosen_hess_prod",
+    "shgo",
     "toms748",
 ]
 
@@ -97,9 +177,7 @@ def _start(x0: ArrayLike) -> np.ndarray:
 
 def _constraints(constraints: Constraints) -> Constraints:
     """Constraints given as dictionaries, with their Jacobians."""
-    if isinstance(constraints, Sequence):
-        return [_constraint(c) for c in constraints]
-    return _constraint(constraints)
+    return [_constraint(_as_plain(c)) for c in _listed(constraints)]
 
 
 def _constraint(constraint: Constraint) -> Constraint:
@@ -124,17 +202,16 @@ def minimize(
 
     Arguments:
         fun: `fun(x, *args)` to a scalar, of NumPy operations.
-        x0: where to start, shape (n,).
+        x0: where to start, shape (n,), or a tree of arrays; then `fun`, and functions in
+            `constraints`, take such trees, `x` of the result is one, and so may be both parts of
+            `Bounds`.
         jac, hess, hessp: your own derivatives; those that the method needs are filled in.
         options: everything else as SciPy takes it (`tol`, `callback`, `options`, ...).
         bounds, constraints: as SciPy takes them.
 
     Returns:
         SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`, with derivatives: of a
-        minimum that lies on a bound, those of the bound.
-
-    Raises:
-        UnsupportedNumpyError: inside of transforms, for constraints.
+        minimum that lies on a bound or a constraint, those of the bound or constraint.
 
     Example:
         >>> import numpy as np, fgrad
@@ -146,16 +223,18 @@ def minimize(
         6.0
     """
     args = arguments(args)
-    if inside(x0, args):
-        refuse_options("scipy.optimize.minimize", {"constraints": constraints or None})
-
-        def find(f: Function, x: Value, ends: Ends) -> OptimizeResult | Solution:
-            pairs = None if ends is None else plain.Bounds(*ends)
-            return minimize(f, x, method=method, bounds=pairs, **options)
-
-        ends = _solvers.ends_of(bounds)
-        return _solvers.vector_minimum(lambda x: fun(x, *args), x0, ends, find)
-    x = _start(x0)
+    if is_tree(x0):
+        own = {"jac": jac, "hess": hess, "hessp": hessp}
+        refuse_options("scipy.optimize.minimize of a tree", {k: v for k, v in own.items() if v})
+        over = OverTree(x0)
+        found = minimize(
+            over.function(fun), over.start, args, method, bounds=over.bounds(bounds),
+            constraints=over.constraints(constraints), **options,
+        )  # fmt: skip
+        return over.result(found)
+    if inside(x0, args, _parts(bounds), [_parts(c) for c in _listed(constraints)]):
+        return _traced_minimum(fun, x0, args, method, bounds, constraints, options)
+    x, bounds = _start(x0), _as_plain(bounds)
     name = method.lower() if isinstance(method, str) else None
     function: Any = fun
     if jac is None and name not in WITHOUT_GRADIENT:
@@ -178,6 +257,69 @@ def minimize(
         constraints=_constraints(constraints),
         **options,
     )
+
+
+def _traced_minimum(
+    fun: Callable[..., PyTree],
+    x0: ArrayLike,
+    args: tuple[Value, ...],
+    method: str | Callable[..., PyTree] | None,
+    bounds: Box | Pairs | None,
+    constraints: Constraints,
+    options: Mapping[str, Any],
+) -> Solution:
+    """`minimize` inside of a transform."""
+    ends = _solvers.ends_of(bounds)
+
+    def of(x: Value) -> PyTree:
+        return user_form(fun)(x, *args)
+
+    if not _listed(constraints):
+
+        def find(f: Function, x: Value, ends: Ends) -> OptimizeResult | Solution:
+            pairs = None if ends is None else plain.Bounds(*ends)
+            return minimize(f, x, method=method, bounds=pairs, **options)
+
+        return _solvers.vector_minimum(of, x0, ends, find)
+
+    def find_within(
+        f: Function, within: list[Condition], x: np.ndarray, ends: PyTree
+    ) -> tuple[PyTree, PyTree]:
+        rest = within if ends is None else within[:-1]
+        box = None if ends is None else plain.Bounds(*[np.array(end) for end in ends])
+        found = minimize(f, x, method=method, bounds=box, constraints=as_scipy(rest), **options)
+        return found.x, found.success
+
+    start = np.atleast_1d(floats(x0))
+    box = None if ends is None else tuple([np.broadcast_to(end, start.shape) for end in ends])
+    within = conditions_of(constraints, ends, start)
+    return constrained_minimum(lambda x: np.reshape(of(x), ()), start, within, find_within, box)
+
+
+def _listed(constraints: PyTree) -> list[PyTree]:
+    """SciPy's constraints, one or several, as a list."""
+    if isinstance(constraints, Sequence) and not hasattr(constraints, "lb"):
+        return list(constraints)
+    return [constraints]
+
+
+def _parts(x: PyTree) -> list[PyTree]:
+    """What may be traced in bounds or a constraint."""
+    if isinstance(x, Mapping):
+        return [x.get("args")]
+    return [getattr(x, k, None) for k in ("A", "lb", "ub")] if hasattr(x, "lb") else [x]
+
+
+def _as_plain(x: PyTree) -> PyTree:
+    """Bounds and constraints of fgrad as SciPy's."""
+    if isinstance(x, NonlinearConstraint):
+        jac = jit(jacrev(x.fun))
+        return plain.NonlinearConstraint(jit(x.fun), x.lb, x.ub, jac, keep_feasible=x.keep_feasible)
+    if isinstance(x, Bounds):
+        return plain.Bounds(x.lb, x.ub, x.keep_feasible)
+    if isinstance(x, LinearConstraint):
+        return plain.LinearConstraint(x.A, x.lb, x.ub, x.keep_feasible)
+    return x
 
 
 def _value_and_gradient(both: Callable[..., PyTree]) -> Callable[..., PyTree]:
@@ -319,7 +461,7 @@ def curve_fit(
         >>> params.round(6)
         array([2., 1.])
     """
-    if inside(xdata, ydata, p0, options.get("sigma")):
+    if inside(xdata, ydata, p0, list(options.values())):
         return _fit(f, xdata, ydata, p0, **options)
     filled = jac if jac is not None else jit(_columns(f))
     return plain.curve_fit(jit(f), xdata, ydata, p0=p0, jac=filled, **options)
@@ -332,18 +474,29 @@ def _fit(
     p0: ArrayLike | None,
     sigma: ArrayLike | None = None,
     absolute_sigma: bool = False,
-    **options: object,
+    bounds: Box | tuple[ArrayLike, ArrayLike] = (-np.inf, np.inf),
+    method: str | None = None,
+    check_finite: bool = True,
+    **options: Any,
 ) -> tuple[Value, Value]:
     """`curve_fit` inside of a transform: the parameters and their covariance."""
-    refuse_options("scipy.optimize.curve_fit", options)
+    refused = {k: options.pop(k, None) for k in ("full_output", "nan_policy")}
+    refuse_options("scipy.optimize.curve_fit", refused)
+    if "maxfev" in options:
+        options["max_nfev"] = options.pop("maxfev")
+    ends = (bounds.lb, bounds.ub) if isinstance(bounds, Box) else bounds
+    free = all([isinstance(end, float) and np.isinf(end) for end in ends])
+    options["method"] = method or ("lm" if free else "trf")
     count = len(inspect.signature(f).parameters) - 1
     start = np.ones(count) if p0 is None else np.atleast_1d(p0)
-    scale = 1.0 if sigma is None else sigma
+    scale: Any = 1.0 if sigma is None else sigma
+    factor = np.linalg.cholesky(scale) if np.ndim(scale) == 2 else None
 
     def residuals(p: Value) -> Value:
-        return (user_form(f)(xdata, *[p[k] for k in range(start.shape[0])]) - ydata) / scale
+        away = user_form(f)(xdata, *[p[k] for k in range(start.shape[0])]) - ydata
+        return away / scale if factor is None else np.linalg.solve(factor, away)
 
-    p, r, _ = least_squares(residuals, start)
+    p, r, _ = least_squares(residuals, start, bounds=(ends[0], ends[1]), **options)
     jac = jacfwd(residuals)(p)
     spread = np.linalg.inv(jac.T @ jac)
     if not absolute_sigma:

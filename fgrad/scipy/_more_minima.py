@@ -1,0 +1,364 @@
+"""L7. SciPy's further minimisers, by its older names and over whole boxes, with derivatives.
+
+Inside of a transform SciPy's own code finds the minimum, of which `_solvers.py` takes derivatives:
+they are those of the minimum that was found, whatever others there are.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from fgrad.base.lazy_import import lazy_module
+from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.jit.jitted import jit
+from fgrad.ir.aval import Aval
+from fgrad.numpy.promote import as_operand
+from fgrad.ops.elementwise import stop_gradient
+from fgrad.scipy import _solvers
+from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, refuse_options
+from fgrad.scipy._solvers import Ends, Function, Solution
+from fgrad.trace import Value
+from fgrad.tracing.capturing import user_form
+from fgrad.transforms.custom.callback import pure_callback
+from fgrad.transforms.grad import grad
+from fgrad.transforms.jacobian import jacfwd
+from fgrad.typing import ArrayLike, PyTree
+
+plain = lazy_module("scipy.optimize")
+
+
+class _Found(NamedTuple):
+    """What `find` of `vector_minimum` gives."""
+
+    x: PyTree
+    success: bool
+
+
+# Names of arguments that are a function's derivatives, and those that ask for more results.
+_OWN = frozenset({"fprime", "approx_grad", "Dfun", "fhess", "fhess_p"})
+_MORE = ("full_output", "retall", "constraints", "integrality", "vectorized", "col_deriv")
+
+
+def _given(name: str, args: tuple[PyTree, ...], kwargs: Mapping[str, PyTree]) -> dict[str, PyTree]:
+    """The arguments of SciPy's function by name; TypeError for what it does not take."""
+    return dict(inspect.signature(getattr(plain, name)).bind(*args, **kwargs).arguments)
+
+
+def _taken(name: str, found: PyTree) -> _Found:
+    """The place of a minimum, and whether it was found, of what SciPy's function returns."""
+    if isinstance(found, tuple):
+        return _Found(found[0], True)
+    return _Found(found, True) if isinstance(found, np.ndarray) else _Found(found.x, found.success)
+
+
+def _inside_of_a_transform(name: str, given: dict[str, PyTree], residuals: bool) -> Solution:
+    options = {k: v for k, v in given.items() if k not in _OWN}
+    refuse_options(f"scipy.optimize.{name}", {k: options.pop(k, None) for k in _MORE})
+    fun, rest = options.pop(next(iter(options))), arguments(options.pop("args", ()))
+    x0 = options.get("x0")
+    box = next((k for k in ("bounds", "ranges") if options.get(k) is not None), None)
+    ends: Ends = None if box is None else _solvers.ends_of(options.pop(box))
+    if x0 is None:
+        assert ends is not None
+        x0 = 0.5 * (ends[0] + ends[1])
+    else:
+        del options["x0"]
+    taken = inspect.signature(getattr(plain, name)).parameters
+
+    def of(x: Value) -> PyTree:
+        return user_form(fun)(x, *rest)
+
+    def find(f: Function, x: Value, limits: Ends) -> _Found:
+        more = dict(options)
+        if limits is not None and box is not None:
+            more[box] = list(zip(*[np.asarray(end).tolist() for end in limits], strict=True))
+        if "fprime" in taken:
+            more["fprime"] = jit(grad(f))
+        if "Dfun" in taken:
+            more["Dfun"] = jit(jacfwd(f))
+        if "x0" in taken:
+            more["x0"] = np.array(x)
+        found = getattr(plain, name)(jit(f), **more)
+        return _taken(name, found)
+
+    if residuals:
+        return _solvers.vector_minimum(lambda x: 0.5 * np.sum(of(x) ** 2), x0, ends, find, of)
+    return _solvers.vector_minimum(lambda x: np.reshape(of(x), ()), x0, ends, find)
+
+
+_ALONE = """`scipy.optimize.{name}` with derivatives of where the minimum lies.
+
+    Arguments:
+        func: `func(x, *args)` to {value}, of NumPy operations; derivatives flow to what it closes
+            over and to SciPy's `args`.
+        {second}
+        further, options: everything else as SciPy takes it; inside of transforms derivatives of
+            `func` are fgrad's.
+
+    Returns:
+        What SciPy returns; inside of transforms {result}.
+
+    Example:
+        >>> import numpy as np, fgrad
+        >>> def place(p):
+        ...     return {name}(lambda x: {example}, {given}){pick}
+        >>> float(fgrad.grad(place)(2.0).round(3))
+        1.0
+    """
+_START = "x0: where to start."
+_BOX = "bounds: the least and the greatest value of each unknown, in pairs."
+_QUIET = "np.zeros(1), disp=0"
+_PAIRS = "[(-5.0, 5.0)]"
+_SQUARE = "np.sum((x - p) ** 2)"
+
+
+def _minimiser(name: str, second: str, given: str, pick: str) -> Callable[..., PyTree]:
+    """SciPy's minimiser of this name; `pick` is what a program writes to get the first unknown."""
+
+    def function(func: Function, x0: PyTree, *further: PyTree, **options: PyTree) -> PyTree:
+        known = _given(name, (func, x0, *further), options)
+        if not inside(list(known.values())):
+            return getattr(plain, name)(func, x0, *further, **options)
+        found = _inside_of_a_transform(name, known, name == "leastsq")
+        if pick.startswith(".x"):
+            return found
+        if not pick.startswith("[0]["):
+            return found.x
+        return (found.x, 1) if name == "leastsq" else (found.x, found.fun, {})
+
+    if second is _BOX:
+
+        def boxed(func: Function, bounds: PyTree, *further: PyTree, **options: PyTree) -> PyTree:
+            return function(func, bounds, *further, **options)
+
+        made: Callable[..., PyTree] = boxed
+    else:
+        made = function
+    made.__name__ = made.__qualname__ = name
+    made.__doc__ = _ALONE.format(
+        name=name,
+        value="residuals" if name == "leastsq" else "a number",
+        second=second,
+        given=given,
+        pick=pick,
+        example="x - p" if name == "leastsq" else _SQUARE,
+        result=_result_of(pick),
+    )
+    return made
+
+
+def _result_of(pick: str) -> str:
+    if pick.startswith(".x"):
+        return "`(x, fun, success)`"
+    return "SciPy's tuple" if pick.startswith("[0][") else "x alone"
+
+
+fmin = _minimiser("fmin", _START, "np.zeros(1), xtol=1e-8, disp=0", "[0]")
+fmin_bfgs = _minimiser("fmin_bfgs", _START, _QUIET, "[0]")
+fmin_cg = _minimiser("fmin_cg", _START, _QUIET, "[0]")
+fmin_powell = _minimiser("fmin_powell", _START, _QUIET, "[0]")
+fmin_ncg = _minimiser("fmin_ncg", _START, "np.zeros(1), None, disp=0", "[0]")
+fmin_l_bfgs_b = _minimiser("fmin_l_bfgs_b", _START, "np.zeros(1)", "[0][0]")
+fmin_tnc = _minimiser("fmin_tnc", _START, _QUIET, "[0][0]")
+leastsq = _minimiser("leastsq", _START, "np.zeros(1)", "[0][0]")
+basinhopping = _minimiser("basinhopping", _START, "np.zeros(1), niter=3", ".x[0]")
+differential_evolution = _minimiser("differential_evolution", _BOX, _PAIRS + ", rng=1", ".x[0]")
+dual_annealing = _minimiser("dual_annealing", _BOX, _PAIRS + ", maxiter=20, rng=1", ".x[0]")
+shgo = _minimiser("shgo", _BOX, _PAIRS, ".x[0]")
+direct = _minimiser("direct", _BOX, _PAIRS, ".x[0]")
+brute = _minimiser("brute", _BOX, _PAIRS, "[0]")
+
+
+def _line(name: str, method: str, given: Mapping[str, PyTree], options: PyTree) -> Value:
+    """One of the minimisers of functions of a number, by `minimize_scalar`."""
+    more = {k: given.get(k) for k in ("full_output",)}
+    refuse_options(f"scipy.optimize.{name}", more)
+    ends = (given["x1"], given["x2"]) if "x1" in given else None
+    return _solvers.scalar_minimum(
+        given["func"], given.get("brack"), ends, given.get("args", ()), method, {"options": options}
+    ).x
+
+
+def fminbound(
+    func: Function, x1: ArrayLike, x2: ArrayLike, *further: PyTree, **options: PyTree
+) -> Value:
+    """`scipy.optimize.fminbound` with derivatives of the minimum between two ends.
+
+    Arguments:
+        func: `func(x, *args)` to a number, of NumPy operations.
+        x1, x2: the ends; a minimum on one moves with it.
+        further, options: everything else as SciPy takes it.
+
+    Example:
+        >>> import fgrad
+        >>> float(fgrad.grad(lambda p: fminbound(lambda x: (x - p) ** 2, 0.0, 3.0))(2.0).round(6))
+        1.0
+    """
+    given = _given("fminbound", (func, x1, x2, *further), options)
+    if not inside(list(given.values())):
+        return plain.fminbound(func, x1, x2, *further, **options)
+    control = {"xatol": given.get("xtol", 1e-5), "maxiter": given.get("maxfun", 500)}
+    return _line("fminbound", "bounded", given, control)
+
+
+def brent(func: Function, *further: PyTree, **options: PyTree) -> Value:
+    """`scipy.optimize.brent` with derivatives of where the minimum lies.
+
+    Arguments:
+        func: `func(x, *args)` to a number, of NumPy operations.
+        further, options: everything else as SciPy takes it (`args`, `brack`, `tol`, `maxiter`).
+
+    Example:
+        >>> import fgrad
+        >>> float(fgrad.grad(lambda p: brent(lambda x: (x - p) ** 2))(2.0).round(6))
+        1.0
+    """
+    given = _given("brent", (func, *further), options)
+    if not inside(list(given.values())):
+        return plain.brent(func, *further, **options)
+    control = {"xtol": given.get("tol", 1.48e-8), "maxiter": given.get("maxiter", 500)}
+    return _line("brent", "brent", given, control)
+
+
+def golden(func: Function, *further: PyTree, **options: PyTree) -> Value:
+    """`scipy.optimize.golden` with derivatives of where the minimum lies; see `brent`.
+
+    Arguments:
+        func: `func(x, *args)` to a number, of NumPy operations.
+        further, options: everything else as SciPy takes it (`args`, `brack`, `tol`, `maxiter`).
+
+    Example:
+        >>> import fgrad
+        >>> float(fgrad.grad(lambda p: golden(lambda x: (x - p) ** 2))(2.0).round(6))
+        1.0
+    """
+    given = _given("golden", (func, *further), options)
+    if not inside(list(given.values())):
+        return plain.golden(func, *further, **options)
+    control = {"xtol": given.get("tol", 1.49e-8), "maxiter": given.get("maxiter", 5000)}
+    return _line("golden", "golden", given, control)
+
+
+def fixed_point(
+    func: Function,
+    x0: ArrayLike,
+    args: PyTree = (),
+    xtol: float = 1e-8,
+    maxiter: int = 500,
+    method: str = "del2",
+) -> Value:
+    """The x with func(x, *args) = x, as `scipy.optimize.fixed_point`, with its derivatives.
+
+    Arguments:
+        func: `func(x, *args)` to an array like x, of NumPy operations.
+        x0: where to start.
+        args: further arguments, to which derivatives flow, as to what `func` closes over.
+        xtol, maxiter, method: as in SciPy.
+
+    Example:
+        >>> import fgrad
+        >>> float(fgrad.grad(lambda p: fixed_point(lambda x: 0.5 * (x + p / x), 1.0))(4.0).round(9))
+        0.25
+    """
+    rest = arguments(args)
+    if not inside(x0, rest):
+        return plain.fixed_point(func, x0, args, xtol, maxiter, method)
+    start = floats(x0)
+    like = Aval(start.shape, start.dtype)
+
+    def of(x: Value) -> Value:
+        return np.reshape(user_form(func)(x, *rest), like.shape).astype(like.dtype)
+
+    def solver(f: Function, x: Value) -> np.ndarray:
+        found = plain.fixed_point(f, x, (), xtol, maxiter, method)
+        return np.asarray(found, like.dtype).reshape(like.shape)
+
+    return implicit(lambda x: x - of(x), on_host(solver, like, of, start, start))
+
+
+def linear_sum_assignment(cost_matrix: ArrayLike, maximize: bool = False) -> tuple[Value, Value]:
+    """Rows and columns of the cheapest assignment, as `scipy.optimize.linear_sum_assignment`.
+
+    They are constant between ties, so that their derivative is zero.
+
+    Arguments:
+        cost_matrix: the cost of each pair, shape (m, n).
+        maximize: whether the dearest is wanted.
+
+    Example:
+        >>> import fgrad
+        >>> def price(c):
+        ...     rows, columns = linear_sum_assignment(c)
+        ...     return c[rows, columns].sum()
+        >>> fgrad.grad(price)(np.array([[4.0, 1.0], [2.0, 3.0]]))
+        array([[0., 1.],
+               [1., 0.]])
+    """
+    if not inside(cost_matrix):
+        return plain.linear_sum_assignment(cost_matrix, maximize)
+    cost = stop_gradient(as_operand(cost_matrix))
+    like = Aval((min(cost.shape),), np.dtype(np.int64))
+    return pure_callback(
+        lambda c: tuple(plain.linear_sum_assignment(c, maximize)), (like, like), cost
+    )
+
+
+# --- Rosenbrock's valley, for examples
+
+
+def rosen(x: ArrayLike) -> Value:
+    """The sum of 100 (x[k+1] - x[k]**2)**2 + (1 - x[k])**2.
+
+    Arguments:
+        x: numbers, shape (n, ...).
+
+    Example:
+        >>> float(rosen(np.ones(3)))
+        0.0
+    """
+    v = as_operand(x)
+    return np.sum(100.0 * (v[1:] - v[:-1] ** 2.0) ** 2.0 + (1 - v[:-1]) ** 2.0, axis=0)
+
+
+def rosen_der(x: ArrayLike) -> Value:
+    """The gradient of `rosen`.
+
+    Arguments:
+        x: numbers, shape (n,).
+
+    Example:
+        >>> rosen_der(np.ones(3))
+        array([0., 0., 0.])
+    """
+    return grad(rosen)(floats(x))
+
+
+def rosen_hess(x: ArrayLike) -> Value:
+    """The Hessian of `rosen`.
+
+    Arguments:
+        x: numbers, shape (n,).
+
+    Example:
+        >>> rosen_hess(np.zeros(2))
+        array([[  2.,   0.],
+               [  0., 200.]])
+    """
+    return jacfwd(grad(rosen))(floats(x))
+
+
+def rosen_hess_prod(x: ArrayLike, p: ArrayLike) -> Value:
+    """The Hessian of `rosen` times a vector.
+
+    Arguments:
+        x: numbers, shape (n,).
+        p: the vector, shape (n,).
+
+    Example:
+        >>> rosen_hess_prod(np.zeros(2), np.ones(2))
+        array([  2., 200.])
+    """
+    return rosen_hess(x) @ as_operand(p)

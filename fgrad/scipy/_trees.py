@@ -1,0 +1,77 @@
+"""L7. Minimisers of functions of trees: the tree as one vector, for SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from fgrad import tree
+from fgrad.scipy._constrained import Bounds, LinearConstraint, NonlinearConstraint
+from fgrad.scipy._either import refusal
+from fgrad.scipy._solvers import Box, Solution
+from fgrad.trace import Value
+from fgrad.tracing.capturing import user_form
+from fgrad.typing import PyTree
+
+R = TypeVar("R")
+
+
+def is_tree(x0: PyTree) -> bool:
+    """Whether a start is a tree that SciPy would not take: no array, and no list of numbers."""
+    if hasattr(x0, "shape") or np.isscalar(x0):
+        return False
+    plain_list = type(x0) in (list, tuple)
+    return not plain_list or any([type(x) in (dict, list, tuple) or np.ndim(x) for x in x0])
+
+
+class OverTree:
+    """A function of trees like `x0` as one of vectors, and back."""
+
+    def __init__(self, x0: PyTree) -> None:
+        self.like = x0
+        self.start, self.of = tree.ravel(x0)
+
+    def function(self, fun: Callable[..., R]) -> Callable[..., R]:
+        """The function of a vector."""
+        return lambda x, *args: user_form(fun)(self.of(x), *args)
+
+    def _vector(self, end: PyTree) -> Value:
+        if np.isscalar(end):
+            return np.full(self.start.shape, end)
+        rows = tree.map(lambda x, e: np.broadcast_to(e, np.shape(x)), self.like, end)
+        return tree.ravel(rows)[0]
+
+    def bounds(self, bounds: PyTree) -> PyTree:
+        """Bounds whose parts are trees, or numbers for all."""
+        if bounds is None:
+            return None
+        if not isinstance(bounds, Box):
+            what = "scipy.optimize.minimize of a tree with pairs of bounds"
+            write = "Bounds(low, high)    of numbers, or trees like x0"
+            raise refusal(what, "pairs belong to the elements of a vector.", write)
+        return Bounds(self._vector(bounds.lb), self._vector(bounds.ub))
+
+    def constraints(self, constraints: PyTree) -> PyTree:
+        """Constraints whose functions take trees."""
+        if isinstance(constraints, Sequence) and not hasattr(constraints, "lb"):
+            return [self.constraints(c) for c in constraints]
+        if isinstance(constraints, Mapping):
+            return {**constraints, "fun": self.function(constraints["fun"]), "jac": None}
+        if isinstance(constraints, LinearConstraint) or hasattr(constraints, "A"):
+            what = "scipy.optimize.minimize of a tree with a LinearConstraint"
+            raise refusal(
+                what, "its matrix belongs to a vector.", "NonlinearConstraint(fun, lb, ub)"
+            )
+        fun, low, high = [getattr(constraints, k) for k in ("fun", "lb", "ub")]
+        return NonlinearConstraint(self.function(fun), low, high)
+
+    def result(self, found: PyTree) -> PyTree:
+        """What SciPy found, with trees in it."""
+        if isinstance(found, Solution):
+            return found._replace(x=self.of(found.x))
+        found.x = self.of(found.x)
+        if "jac" in found and np.shape(found.jac) == self.start.shape:
+            found.jac = self.of(found.jac)
+        return found
