@@ -13,7 +13,7 @@ Initial guesses, brackets and tolerances have no derivative.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.grad import grad
 from fgrad.transforms.jacobian import jacfwd
 from fgrad.typing import ArrayLike, PyTree
-
-if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult
 
 plain = lazy_module("scipy.optimize")
 

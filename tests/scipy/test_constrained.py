@@ -122,7 +122,8 @@ SOLUTIONS: dict[str, Callable[[Any], Any]] = {
     ).x[0],
     "brute": lambda p: so.brute(lambda x: _square(x, p), [(-9.0, 9.0)] * 2)[1],
 }  # fmt: skip
-LOOSE = ("leastsq", "cobyqa", "trust-constr", "fminbound", "brute", "differential_evolution", "fmin_bfgs")
+LOOSE = ("leastsq", "cobyqa", "trust-constr", "fminbound", "brute", "differential_evolution",
+         "fmin_bfgs")  # fmt: skip
 COMPILED = ("eq", "constraint and bounds", "linprog", "nnls", "tree", "isotonic_regression")
 
 
