@@ -48,11 +48,10 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "optimize": {
         _CLASSES: "NoConvergence OptimizeWarning",
-        _SETTING: """BFGS Bounds BroydenFirst HessianUpdateStrategy InverseJacobian KrylovJacobian
-            LbfgsInvHessProduct LinearConstraint NonlinearConstraint OptimizeResult RootResults SR1
+        _SETTING: """BFGS BroydenFirst HessianUpdateStrategy InverseJacobian KrylovJacobian
+            LbfgsInvHessProduct OptimizeResult RootResults SR1
             linprog_verbose_callback show_options""",
-        _SEARCH: """basinhopping brute differential_evolution direct dual_annealing
-            linear_sum_assignment milp quadratic_assignment shgo""",
+        _SEARCH: "milp quadratic_assignment",
         "its derivative is what it is there to approximate": "approx_fprime check_grad",
         _DISCRETE: "bracket",
     },

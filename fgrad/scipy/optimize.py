@@ -196,7 +196,7 @@ def minimize(
     hessp: Callable[..., PyTree] | None = None,
     bounds: Box | Pairs | None = None,
     constraints: Constraints = (),
-    **options: Any,
+    **options: PyTree,
 ) -> OptimizeResult | Solution:
     """`scipy.optimize.minimize` with gradient and Hessian of `fun`, traced and compiled.
 
@@ -236,7 +236,7 @@ def minimize(
         return _traced_minimum(fun, x0, args, method, bounds, constraints, options)
     x, bounds = _start(x0), _as_plain(bounds)
     name = method.lower() if isinstance(method, str) else None
-    function: Any = fun
+    function: PyTree = fun
     if jac is None and name not in WITHOUT_GRADIENT:
         both = jit(value_and_grad(fun))
         function, jac = _value_and_gradient(both), True
@@ -266,7 +266,7 @@ def _traced_minimum(
     method: str | Callable[..., PyTree] | None,
     bounds: Box | Pairs | None,
     constraints: Constraints,
-    options: Mapping[str, Any],
+    options: Mapping[str, PyTree],
 ) -> Solution:
     """`minimize` inside of a transform."""
     ends = _solvers.ends_of(bounds)
@@ -385,7 +385,7 @@ def least_squares(
     bounds: tuple[ArrayLike, ArrayLike] = (-np.inf, np.inf),
     args: PyTree = (),
     kwargs: Mapping[str, PyTree] | None = None,
-    **options: Any,
+    **options: PyTree,
 ) -> OptimizeResult | Solution:
     """`scipy.optimize.least_squares` with the Jacobian of `fun`.
 
@@ -443,7 +443,7 @@ def curve_fit(
     ydata: ArrayLike,
     p0: ArrayLike | None = None,
     jac: Derivative = None,
-    **options: Any,
+    **options: PyTree,
 ) -> tuple[Value, ...]:
     """`scipy.optimize.curve_fit` with the Jacobian of `f(xdata, *params)`.
 
@@ -477,7 +477,7 @@ def _fit(
     bounds: Box | tuple[ArrayLike, ArrayLike] = (-np.inf, np.inf),
     method: str | None = None,
     check_finite: bool = True,
-    **options: Any,
+    **options: PyTree,
 ) -> tuple[Value, Value]:
     """`curve_fit` inside of a transform: the parameters and their covariance."""
     refused = {k: options.pop(k, None) for k in ("full_output", "nan_policy")}
@@ -489,7 +489,7 @@ def _fit(
     options["method"] = method or ("lm" if free else "trf")
     count = len(inspect.signature(f).parameters) - 1
     start = np.ones(count) if p0 is None else np.atleast_1d(p0)
-    scale: Any = 1.0 if sigma is None else sigma
+    scale: PyTree = 1.0 if sigma is None else sigma
     factor = np.linalg.cholesky(scale) if np.ndim(scale) == 2 else None
 
     def residuals(p: Value) -> Value:
@@ -516,7 +516,7 @@ def _columns(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 
 def root_scalar(
-    f: Callable[..., PyTree], args: PyTree = (), method: str | None = None, **options: Any
+    f: Callable[..., PyTree], args: PyTree = (), method: str | None = None, **options: PyTree
 ) -> RootResults | Root:
     """`scipy.optimize.root_scalar` with the derivatives that methods need, and those of the root.
 

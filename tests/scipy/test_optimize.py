@@ -67,4 +67,4 @@ def test_root_scalar(method: str | None) -> None:
 
 
 def test_other_names_are_those_of_scipy() -> None:
-    assert so.linprog is plain.linprog
+    assert so.milp is plain.milp
