@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fgrad.base.digest import digest
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import warn_user
 from fgrad.compile.llvm.own_files import TEMPORARY, Folder, ForeignFileError, opened
 from fgrad.errors import CacheWarning, Row, card
@@ -71,6 +72,33 @@ class DiskStore:
         """Delete the files that were not used for longest until three quarters of the limit are
         left."""
         self._attempt(self._trim)
+
+    def entries(self) -> list[StoredFile]:
+        """The files of the cache, the one that was not used for longest first.
+
+        Raises:
+            OSError, ForeignFileError: if the folder cannot be read, or is not the user's own.
+        """
+        with opened(self.directory) as folder:
+            return sorted([file for name in folder.names() for file in _entries(folder, name)])
+
+    def remove(self, files: Sequence[StoredFile], nbytes: int | None = None) -> list[StoredFile]:
+        """Delete files of the cache, all or until so many bytes are free; those that are gone.
+
+        Raises:
+            OSError, ForeignFileError: if the folder cannot be read, or is not the user's own.
+        """
+        gone: list[StoredFile] = []
+        left = float("inf") if nbytes is None else nbytes
+        with opened(self.directory) as folder:
+            for file in files:
+                if left <= 0:
+                    break
+                with contextlib.suppress(OSError), folder.inner(file.folder) as place:
+                    place.remove(file.name)
+                    gone.append(file)
+                    left -= file.size
+        return gone
 
     def _attempt(self, action: Callable[..., PyTree], *args: PyTree) -> Any:
         """What `action` gives; None where the file system fails or the cache is not used."""
@@ -140,25 +168,27 @@ class DiskStore:
                 self._trim()
 
     def _trim(self) -> None:
-        with opened(self.directory) as folder:
-            files = [file for name in folder.names() for file in _entries(folder, name)]
-            total = sum([size for _, size, _, _ in files])
-            if total <= self.size_limit:
-                return
-            for _, size, inner, name in sorted(files):
-                if total <= self.size_limit * 3 // 4:
-                    return
-                with contextlib.suppress(OSError), folder.inner(inner) as place:
-                    place.remove(name)
-                    total -= size
+        files = self.entries()
+        total = sum([file.size for file in files])
+        if total > self.size_limit:
+            self.remove(files, total - self.size_limit * 3 // 4)
 
 
-def _entries(folder: Folder, inner: str) -> list[tuple[float, int, str, str]]:
-    """The last use, size and place of each entry in an inner folder.
+class StoredFile(NamedTuple):
+    """A file of the cache: when it was last used, its size and its place."""
+
+    used: float
+    size: int
+    folder: str
+    name: str
+
+
+def _entries(folder: Folder, inner: str) -> list[StoredFile]:
+    """The files of the cache in an inner folder.
 
     A file that was not made here, as where the cache is in a folder with other files, is no entry.
     """
-    found: list[tuple[float, int, str, str]] = []
+    found: list[StoredFile] = []
     if len(inner) > 2:
         return found
     with contextlib.suppress(OSError, ForeignFileError), folder.inner(inner) as place:
@@ -166,7 +196,7 @@ def _entries(folder: Folder, inner: str) -> list[tuple[float, int, str, str]]:
             if name.endswith(inner) or name.startswith(TEMPORARY):
                 with contextlib.suppress(OSError):
                     state = place.state(name)
-                    found.append((state.st_mtime, state.st_size, inner, name))
+                    found.append(StoredFile(state.st_mtime, state.st_size, inner, name))
     return found
 
 
