@@ -13,14 +13,16 @@ from fgrad.capture.ragged import fold as declared
 def fold(
     count: Any, at: Callable[[Any], Any], start: Any, combine: Callable[[Any, Any], Any]
 ) -> Any:
-    """`start` combined with each of `count` elements, in order."""
+    """`start` combined with each of `count` elements, in any order."""
     total = start
 
     def step(k: Any) -> None:
         nonlocal total
         total = combine(total, at(k))
 
-    for_(range_(count), None, step, ("total",), ())  # type: ignore[arg-type]
+    steps = range_(count)
+    steps.any_order = True
+    for_(steps, None, step, ("total",), ())
     return total
 
 

@@ -36,6 +36,7 @@ class Steps:
         plain: Callable[[], Iterator[object]] | None = None,
     ) -> None:
         self.count, self.item, self.plain = count, item, plain
+        self.any_order = False  # whether what steps add up may be added in any order
 
     def known_count(self) -> int | None:
         """The number of items, if it is known."""

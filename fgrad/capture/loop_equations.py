@@ -31,8 +31,9 @@ def scanned(traced: TracedProgram, count: int, start: Sequence[Value]) -> list[V
 
 
 def looped(
-    test: TracedProgram, traced: TracedProgram, start: Sequence[Value], most: int | None = None
-) -> list[Value]:
+    test: TracedProgram, traced: TracedProgram, start: Sequence[Value], most: int | None = None,
+    any_order: bool = False,
+) -> list[Value]:  # fmt: skip
     """The last values of what is carried, for as long as a test holds, `most` steps if known."""
     program, kept, changed = _split(traced)
     constants = [start[k] for k in kept]
@@ -43,6 +44,7 @@ def looped(
         [*traced.captured, *constants],
         [start[k] for k in changed],
         max_steps=most,
+        any_order=any_order,
     )
     return _merged(outs, start, kept, changed)
 

@@ -281,7 +281,10 @@ class _Rolled:
             outs = scanned(traced, count, start)
         else:
             most = None if self.most is None else max(self.most - self.first, 0)
-            outs = looped(self._test(plan, roots, traced), traced, start, most)
+            test = self._test(plan, roots, traced)
+            outs = looped(
+                test, traced, start, most, self.steps is not None and self.steps.any_order
+            )
         note("rolled", _carried(plan, roots))
         finish(plan, outcome, outs[1:], roots, self.surely)
         return True

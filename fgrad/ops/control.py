@@ -34,7 +34,7 @@ scan_p = Primitive(
 while_p = Primitive(
     "while",
     traits.holding(Holds.LOOP, constants="n_body"),
-    params=("cond", "body", "n_cond", "n_body", "max_steps", "role"),
+    params=("cond", "body", "n_cond", "n_body", "max_steps", "role", "any_order"),
     multiple=True,
 )
 
@@ -92,13 +92,15 @@ def while_loop(
     carry: Sequence[Value],
     max_steps: int | None = None,
     role: Role | None = None,
+    any_order: bool = False,
 ) -> tuple[Value, ...]:
     """Apply `body` to the carry while `cond` holds; `max_steps` bounds the number of steps, which
-    is what derivatives in reverse need.  A loop with a `role` is differentiated by that."""
+    is what derivatives in reverse need.  A loop with a `role` is differentiated by that.  What
+    steps add up may be added in `any_order`, as in a sum over an axis."""
     return bind(
         while_p, *cond_consts, *body_consts, *carry,
         cond=cond, body=body, n_cond=len(cond_consts), n_body=len(body_consts),
-        max_steps=max_steps, role=role,
+        max_steps=max_steps, role=role, any_order=any_order,
     )  # fmt: skip
 
 
@@ -168,7 +170,7 @@ def _(
 @while_p.type_rule
 def _(
     *avals: Aval, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
-    role: Role | None,
+    role: Role | None, any_order: bool,
 ) -> tuple[Aval, ...]:  # fmt: skip
     carry = avals[n_cond + n_body :]
     _check("while", [*avals[:n_cond], *carry], cond.in_avals)
@@ -184,7 +186,7 @@ def _(
 @follows(while_p)
 def _(
     *operands: Value, cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
-    role: Role | None,
+    role: Role | None, any_order: bool,
 ) -> tuple[Value, ...]:  # fmt: skip
     cond_consts, body_consts = operands[:n_cond], operands[n_cond : n_cond + n_body]
     carry = list(operands[n_cond + n_body :])

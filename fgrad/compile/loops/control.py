@@ -18,6 +18,7 @@ from fgrad.compile.kernel.affine import AffineIndex, shifted, total
 from fgrad.compile.kernel.ir import Break, Update
 from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.loops.rows import as_row, is_long, overlaps
+from fgrad.compile.loops.sums import summing, sums_by_blocks
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loops.writer import LoopWriter, is_mutable
 from fgrad.compile.passes.dce import dce
@@ -336,6 +337,7 @@ class While(NamedTuple):
     body_consts: Sequence[Value]
     carry: Sequence[Value]
     unchosen: Program | None = None  # of a loop that ends lane by lane
+    any_order: bool = False  # whether what steps add up may be added in any order
 
     @property
     def carried(self) -> Sequence[Var]:
@@ -361,8 +363,9 @@ def while_of(w: LoopWriter, eqn: Eqn, operands: Sequence[Value]) -> While:
         consts = operands[n:stop]
         return While(by_lane.go, by_lane.body, consts, consts, operands[stop:], by_lane.unchosen)
     return While(
-        w.prepare(p["cond"]), w.prepare(p["body"]), operands[:n], operands[n:stop], operands[stop:]
-    )
+        w.prepare(p["cond"]), w.prepare(p["body"]), operands[:n], operands[n:stop],
+        operands[stop:], any_order=p["any_order"],
+    )  # fmt: skip
 
 
 def while_(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
@@ -374,6 +377,11 @@ def while_(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
 
 def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> list[Value]:
     """The loop itself; `memory` of each carry."""
+    if s.any_order and not w.lanes and s.unchosen is None:
+        found = summing(s.cond, s.body, len(s.cond_consts), len(s.body_consts))
+        if found is not None:
+            after = sums_by_blocks(w, found, s.cond_consts, s.body_consts, s.carry)
+            s = s._replace(carry=after)
     carries = [
         _begun(w, s.body, var, x, place, s.body.outputs[k], False)
         for k, (var, x, place) in enumerate(zip(s.carried, s.carry, memory, strict=True))

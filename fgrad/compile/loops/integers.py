@@ -85,11 +85,22 @@ def _certain(low: bool, high: bool) -> bool | None:
     return low if low == high else None
 
 
+_below = _comparison(lambda low, high: _certain(low < 0, high < 0))
+
+
+def _less(w: LoopWriter, x: int, y: int) -> int | None:
+    """`k < 0` of an index in a block of steps is assumed not to hold."""
+    answer, number = _below(w, x, y), w.numbers.get(y)
+    if answer is None and x in w.affine and number is not None and not number:
+        return w.number(False, BOOL) if w.assumed(w.affine[x], 0, None) else None
+    return answer
+
+
 INTEGER_RULES: dict[str, Callable[..., int | None]] = {
     "add": _linear(1, 1),
     "sub": _linear(1, -1),
     "mul": _times,
-    "lt": _comparison(lambda low, high: _certain(low < 0, high < 0)),
+    "lt": _less,
     "ge": _comparison(lambda low, high: _certain(low >= 0, high >= 0)),
     "le": _comparison(lambda low, high: _certain(low <= 0, high <= 0)),
     "gt": _comparison(lambda low, high: _certain(low > 0, high > 0)),

@@ -215,6 +215,9 @@ def in_range(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     low, high, error = (eqn.params[name] for name in ("low", "high", "error"))
     inside = {}
     for x in dict.fromkeys(map(int, np.ravel(n))):
+        if low is not None and high is not None and w.assumed(w.place(x), low, high + 1):
+            inside[x] = x
+            continue
         clipped = _clipped(w, x, dtype, low, high)
         inside[x] = clipped
         if low is not None and high is not None:

@@ -54,6 +54,7 @@ def _indices(
             id = id if dtype == INT64 else w.b.op("convert", INT64, id)
             limits = w.ranges.get(id) or w.limits(w.place(id))
             certain = limits is not None and limits[0] >= 0 and limits[1] < n
+            certain = certain or w.assumed(w.place(id), 0, n)
             predicate = None if certain or not predicated else w.b.within(w.place(id), 0, n, None)
             predicates.append(-1 if predicate is None else predicate)
             flat.append(id if certain or predicated else _clamped(w, id, n - 1))

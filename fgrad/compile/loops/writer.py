@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.affine import (
     AffineIndex,
     bounds,
@@ -99,9 +100,31 @@ class LoopBuilder(KernelBuilder):
         assert isinstance(loop, Loop)
         self.frames[-1].body[-1] = loop._replace(lanes=VECTOR_BYTES // dtype.itemsize)
 
+    def lanes(self, lanes: int, unroll: int) -> None:
+        """Vectors in the innermost open loop, some at a time."""
+        frame = self.frames[-1]
+        assert frame.loop is not None
+        frame.loop = frame.loop._replace(lanes=lanes, unroll=unroll)
+
     def dtype_of(self, id: int) -> np.dtype:
         """The dtype of a value."""
         return self.dtypes[id]
+
+
+class Block(NamedTuple):
+    """Steps of a loop that are written as one.
+
+    Arguments:
+        depth: of the loop over blocks.
+        axis: of the loop over steps.
+        length: how many they are.
+        needs: what must hold for that, as ids.
+    """
+
+    depth: int
+    axis: str
+    length: int
+    needs: list[int]
 
 
 class LoopWriter:
@@ -143,6 +166,7 @@ class LoopWriter:
         self.extents: tuple[int, ...] = ()  # of the lanes
         self.lane = AffineIndex()  # the lane that code is written for, among all
         self.around = builder.depth  # the loops around it
+        self.block: Block | None = None  # the steps that are written now
 
     # --- shapes and constants
 
@@ -175,6 +199,21 @@ class LoopWriter:
     def limits(self, place: AffineIndex) -> tuple[int, int] | None:
         """The range of a place, if it is known."""
         return bounds(place, self.b.extents)
+
+    def assumed(self, place: AffineIndex, low: int, high: int | None) -> bool:
+        """Whether low <= place < high may be taken to hold, as the block is left otherwise."""
+        stride = 0 if self.block is None else dict(place.terms).get(self.block.axis, 0)
+        if self.block is None or not stride:
+            return False
+        first = total((place, AffineIndex(0, ((self.block.axis, 1),))), (1, -stride))
+        if self.b.place_depth(first) > self.block.depth:
+            return False  # it is not known before the steps
+        for end in (first, shifted(first, 1, stride * (self.block.length - 1))):
+            most = (1 << 62) if high is None else high
+            needed = self.b.within(end, low, most, None)
+            if needed is not None:
+                self.block.needs.append(needed)
+        return True
 
     def zeros(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
         """Zeros, which take no room."""

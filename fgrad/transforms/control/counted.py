@@ -53,8 +53,9 @@ class SavedCounted(NamedTuple):
 
 
 def save_counted(
-    loop: Loop, values: Values, traced: Sequence[bool], bound: int | None
-) -> tuple[tuple[Value, ...], SavedCounted] | None:
+    loop: Loop, values: Values, traced: Sequence[bool], bound: int | None,
+    any_order: bool,
+) -> tuple[tuple[Value, ...], SavedCounted] | None:  # fmt: skip
     """Run a loop so that it can be pulled back to the `traced` ones of its operands; None if its
     steps cannot all be kept."""
     first = loop.n_body
@@ -79,7 +80,7 @@ def save_counted(
             [*cc, *starts],
         )
     )
-    steps = Steps(bound, False, True, count, cond)
+    steps = Steps(bound, False, True, count, cond, any_order)
     turns = Turns(body, inner.n_body + len(starts), sum(goes), steps)
     operands: list[Value | Numbers] = [*c, *starts, *some(k, goes), NUMBERS]
     is_traced = _operands(inner, counters, settled_operands(loop, same, traced), False)

@@ -135,7 +135,7 @@ def _(
 def while_tangents(
     primals: Values, tangents: Sequence[Tangent], _outs: object, *,
     cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
-    role: Role | None, saved: Values | None = None,
+    role: Role | None, any_order: bool, saved: Values | None = None,
 ) -> tuple[Tangent, ...]:  # fmt: skip
     """The tangents of the last carry; those of the condition's constants have no part in them."""
     active = nonzero_mask(tangents[n_cond:])
@@ -153,7 +153,7 @@ def while_tangents(
     extra = [*there(carried, of_carry), *bit_avals(carried, of_carry)]
     test = derived_program(cond, ("while jvp", of_carry), holds, [*cond.in_avals, *extra], "jvp")
     c, k = _with_tangents(c, tc, of_consts), _with_tangents(k, tk, of_carry)
-    outs = while_loop(test, pushing.body, cc, c, k, max_steps)
+    outs = while_loop(test, pushing.body, cc, c, k, max_steps, any_order=any_order)
     return tuple(_apart(outs[n_carry:], of_carry))
 
 

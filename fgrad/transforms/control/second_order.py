@@ -89,7 +89,7 @@ def _pull_tangent(
         inputs = [builder.input(v, None) for v in values]
         pushed = while_tangents(
             inputs, tangents, None, cond=loop.cond, body=loop.body,
-            n_cond=loop.n_cond, n_body=loop.n_body, max_steps=None, role=None,
+            n_cond=loop.n_cond, n_body=loop.n_body, max_steps=None, role=None, any_order=False,
         )  # fmt: skip
         found = [
             None if t is None else builder.lift(plain(t))

@@ -46,6 +46,7 @@ class Steps(NamedTuple):
         counted: whether their number is not `length`.
         taken: that number, if it is known before the loop.
         goes: the condition of a loop whose number is not.
+        any_order: whether what they add up may be added in any order.
     """
 
     length: int | None
@@ -53,10 +54,11 @@ class Steps(NamedTuple):
     counted: bool = False
     taken: Value | None = None
     goes: Condition | None = None
+    any_order: bool = False
 
     def backward(self, taken: Value | None) -> Steps:
         """The same steps in the other direction."""
-        return self._replace(reverse=not self.reverse, taken=taken, goes=None)
+        return self._replace(reverse=not self.reverse, taken=taken, goes=None, any_order=False)
 
 
 def run_steps(
@@ -100,6 +102,7 @@ def _run_counted(
     outs = while_loop(
         test, whole, tested, [*consts, *stacks],
         [first, *carry, *[zeros_of(a) for a in buffers]], max_steps=steps.length,
+        any_order=steps.any_order,
     )  # fmt: skip
     return outs[1:], outs[0] if steps.taken is None else steps.taken
 

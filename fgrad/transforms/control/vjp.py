@@ -86,7 +86,7 @@ def _save(
     acts = any([has_effect(eqn) for eqn in (*cond.eqns, *body.eqns)])
     if acts or any([x is None for x in numbers]):  # counting steps would act twice
         loop = Loop(cond, body, n_cond, n_body)
-        kept = save_counted(loop, values, traced, params["max_steps"])
+        kept = save_counted(loop, values, traced, params["max_steps"], params["any_order"])
         return save_loop(loop, values, traced) if kept is None else kept
     as_scan = {
         "body": body, "length": _count(numbers, params), "reverse": False,

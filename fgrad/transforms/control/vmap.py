@@ -87,7 +87,7 @@ def _(
 def _(
     size: int, operands: Values, dims: Dims, *,
     cond: Program, body: Program, n_cond: int, n_body: int, max_steps: int | None,
-    role: Role | None, saved: Values | None = None,
+    role: Role | None, any_order: bool, saved: Values | None = None,
 ) -> tuple[tuple[Value, ...], list[int | None]]:  # fmt: skip
     cc, c, k = split_list(operands, n_cond, n_body)
     cond_dims, own = list(dims[:n_cond]), list(dims[n_cond:])
@@ -103,7 +103,8 @@ def _(
         for v, d, to in zip(k, own[n_body:], found[n_body:], strict=True)
     ]
     if not lanes:
-        return while_loop(test.program, derived, cc, c, k, max_steps), outs
+        steps = while_loop(test.program, derived, cc, c, k, max_steps, any_order=any_order)
+        return steps, outs
 
     if has_checks(body):
         all_found = [0, *found]

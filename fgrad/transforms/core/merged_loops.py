@@ -77,7 +77,7 @@ def _is_within(own: Eqn, whole: Eqn, values: _Values) -> bool:
         (own.inputs[i : i + size], whole.inputs[j : j + size])
         for (i, j), size in zip(starts, sizes, strict=True)
     ]
-    same = ("length", "reverse", "max_steps")
+    same = ("length", "reverse", "max_steps", "any_order")
     return all([values.equal(x, y) for x, y in pairs]) and all(
         [own.params.get(k) == whole.params.get(k) for k in same]
     )
