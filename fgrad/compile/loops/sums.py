@@ -26,7 +26,6 @@ from fgrad.compile.loops.values import Value
 from fgrad.compile.loops.writer import KINDS, Block, LoopWriter
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import BOOL, INT64
-from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.ir.traits import CONTROL
 from fgrad.ir.walk import definitions, use_counts
@@ -34,9 +33,7 @@ from fgrad.ops import primitives as prims
 from fgrad.ops.counters import counter_step
 
 BLOCKS = (4, 1)  # vectors at a time, which hide the latency of an addition
-OPERATIONS: Mapping[Primitive, str] = {
-    prims.add: "add", prims.mul: "mul", prims.max: "max", prims.min: "min",
-}  # fmt: skip
+OPERATIONS = ("add", "mul", "max", "min")  # of accumulators, which any order will do for
 
 
 class Summing(NamedTuple):
@@ -73,8 +70,10 @@ def summing(cond: Program, body: Program, n_cond: int, n_body: int) -> Summing |
             counters[k] = step
             continue
         eqn = made.get(out) if isinstance(out, Var) and uses[out] == 1 else None
-        operation = None if eqn is None else OPERATIONS.get(eqn.prim)
-        if eqn is None or operation is None or uses.get(var) != 1 or var not in eqn.inputs:
+        operation = None if eqn is None else eqn.prim.scalar
+        if eqn is None or operation is None or operation not in OPERATIONS:
+            return None
+        if uses.get(var) != 1 or var not in eqn.inputs:
             return None
         if var.aval.shape or var.aval.dtype.kind not in "iuf":
             return None
