@@ -69,15 +69,25 @@ def plain_only(
     return function
 
 
-def others(module: str, plain: ModuleType) -> Callable[[str], PyTree]:
-    """The `__getattr__` of a module: SciPy's names that have no traced form."""
+def others(
+    module: str, plain: ModuleType, advice: Mapping[str, tuple[str, str]] | None = None
+) -> Callable[[str], PyTree]:
+    """The `__getattr__` of a module: SciPy's names that have no traced form.
+
+    Arguments:
+        module: its name, of which `fgrad.` is left out for SciPy's.
+        plain: SciPy's module.
+        advice: why a function has no traced form and what to write instead, by its name.
+    """
     where = module.removeprefix("fgrad.")
+    known = advice or {}
 
     def get(name: str) -> PyTree:
         if name.startswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        write = f"{name} of plain arrays, outside of the function"
-        found = plain_only(getattr(plain, name), f"{where}.{name}", write)
+        usual = "it has no traced form.", f"{name} of plain arrays, outside of the function"
+        why, write = known.get(name, usual)
+        found = plain_only(getattr(plain, name), f"{where}.{name}", write, why)
         setattr(sys.modules[module], name, found)
         return found
 

@@ -26,7 +26,7 @@ from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.ops.diagonals import diagonal, on_diagonal
-from fgrad.scipy._either import either, plain_only, refusal
+from fgrad.scipy._either import either, others, refusal
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import is_line, mark
 from fgrad.typing import ArrayLike, NormOrder, Operand, P, R
@@ -59,14 +59,7 @@ ADVICE = {
     "orth": ("its shape depends on values.", "np.linalg.qr(a)[0]"),
 }
 
-
-def __getattr__(name: str) -> Any:
-    """The names of SciPy that have no traced form: functions of plain arrays."""
-    advice = "it has no traced form.", f"{name} of plain arrays, outside of the function"
-    why, write = ADVICE.get(name, advice)
-    found = plain_only(getattr(plain, name), f"scipy.linalg.{name}", write, why)
-    globals()[name] = found
-    return found
+__getattr__ = others(__name__, plain, ADVICE)
 
 
 def _columns(b: Value, ndim: int) -> tuple[Value, bool]:

@@ -7,6 +7,7 @@ them.  The user sees the card.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 import traceback
 import warnings
@@ -19,6 +20,7 @@ import pytest
 from scipy_programs import MODULES, PROGRAMS
 
 import fgrad
+import fgrad.scipy
 from fgrad.errors import FgradError
 
 WAYS: dict[str, Callable[..., Any]] = {"grad": fgrad.grad, "jit": fgrad.jit}
@@ -67,3 +69,16 @@ def test_right_or_a_card_that_helps(line: str, way: str) -> None:
                 assert ADVISED.search(str(second)) is None
                 return
         np.testing.assert_allclose(found, _expected(line, way), rtol=2e-3, atol=1e-4)
+
+
+OWN = sorted(m.name for m in pkgutil.walk_packages(fgrad.scipy.__path__, "fgrad.scipy."))
+
+
+@pytest.mark.parametrize("module", OWN)
+def test_special_names_are_not_taken_from_scipy(module: str) -> None:
+    """A module that takes SciPy's `__all__` says that all of these names are its own."""
+    found = importlib.import_module(module)
+    before = sorted(n for n in vars(found) if n.startswith("__"))
+    assert not hasattr(found, "__unknown__")
+    getattr(found, "__all__", None)
+    assert sorted(n for n in vars(found) if n.startswith("__")) == before
