@@ -164,6 +164,7 @@ class RandomStateError(FgradError):
     """A traced function drew random numbers from a stateful generator."""
 
     located = True
+    final = True  # as plain Python the function would draw as well
 
 
 class MissingRuleError(FgradError, NotImplementedError):
@@ -274,6 +275,10 @@ class MemoryBudgetWarning(UserWarning):
 
 class LostWriteWarning(UserWarning):
     """A function writes into a copy that a transform made of its argument."""
+
+
+class TracedOnceWarning(UserWarning):
+    """A function asks for the time while it is traced, once for all calls."""
 
 
 class RankWarning(UserWarning):

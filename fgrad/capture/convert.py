@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.source import USERS, Loc, owner_of
+from fgrad.capture.asked import asking
 from fgrad.capture.calls import CHANGING, TABLE, filling, refuse_random
 from fgrad.capture.elements import changes
 from fgrad.capture.expressions import CAPTURE
@@ -139,7 +140,9 @@ def called(fun: Any) -> Callable[..., Any]:
     """What is called in place of `fun` in rewritten code."""
     if innermost() is None:
         return fun
-    kind = type(fun)
+    kind, form = type(fun), asking(fun)
+    if form is not None:
+        return form
     if kind is FunctionType:
         return TABLE.get(fun) or converted(fun)
     if kind is types.MethodType:

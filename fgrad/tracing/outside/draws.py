@@ -85,18 +85,23 @@ class Draws:
         loaded = [] if self.modules == _modules() else self._loaded()
         for name, x, state in [*self.states, *loaded]:
             if _state(x) != state:
-                raise RandomStateError(
-                    f"{fun} draws random numbers from a generator with a state.",
-                    (
-                        ("value", f"{name}, a {type(x).__name__}"),
-                        ("why", "the function is traced once: one draw would serve all calls,"),
-                        ("why", "and all examples of a batch."),
-                        ("write", "def f(key, x): ... fgrad.random.normal(key, x.shape)"),
-                        ("write", "    with a key for each call, and each example:"),
-                        ("write", "    fgrad.random.split(fgrad.random.key(0), n)"),
-                        ("write", "or draw before the call, and pass the numbers"),
-                    ),
-                )
+                raise refused_draw(fun, f"{name}, a {type(x).__name__}")
+
+
+def refused_draw(fun: str, generator: str) -> RandomStateError:
+    """The card for a draw while a function is traced."""
+    return RandomStateError(
+        f"{fun} draws random numbers from a generator with a state.",
+        (
+            ("value", generator),
+            ("why", "the function is traced once: one draw would serve all calls,"),
+            ("why", "and all examples of a batch."),
+            ("write", "def f(key, x): ... fgrad.random.normal(key, x.shape)"),
+            ("write", "    with a key for each call, and each example:"),
+            ("write", "    fgrad.random.split(fgrad.random.key(0), n)"),
+            ("write", "or draw before the call, and pass the numbers"),
+        ),
+    )
 
 
 def _state(x: Any) -> object:

@@ -1,0 +1,99 @@
+"""L5. What a function asks the machine for while it is traced: entropy, refused, and the clock.
+
+    np.random.default_rng().normal()    random.Random()    secrets.randbelow(6)    uuid.uuid4()
+
+A generator without a seed draws other numbers in each call of the function, but a trace calls it
+once, for all calls and all examples of a batch.  Times are often printed alone, so that they warn.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import types
+from collections.abc import Callable
+
+from fgrad.base.source import warn_user
+from fgrad.errors import TracedOnceWarning
+from fgrad.trace import innermost
+from fgrad.tracing.capturing import rolls
+from fgrad.tracing.outside.draws import refused_draw
+from fgrad.typing import PyTree
+
+Function = Callable[..., PyTree]
+_KINDS = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+# By module and name, so that none of them is loaded for this.
+SEEDED = frozenset({
+    *[("numpy.random", name) for name in ("default_rng", "RandomState", "SeedSequence", "PCG64",
+                                          "PCG64DXSM", "MT19937", "Philox", "SFC64")],
+    ("random", "Random"),
+})  # fmt: skip
+DRAWS = frozenset({
+    (os.urandom.__module__, "urandom"), ("uuid", "uuid1"), ("uuid", "uuid4"),
+    *[("secrets", name) for name in ("token_bytes", "token_hex", "token_urlsafe", "randbelow")],
+})  # fmt: skip
+CLOCKS = frozenset({
+    *[("time", name + unit) for unit in ("", "_ns")
+      for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time")],
+    *[("datetime", name) for name in ("now", "utcnow", "today")],
+})  # fmt: skip
+
+
+def asking(fun: PyTree) -> Function | None:
+    """What is called in place of a function that asks the machine; None for all others."""
+    kind = type(fun)
+    if kind not in _KINDS and kind.__name__ != "cython_function_or_method":
+        return None
+    owner, name = getattr(fun, "__self__", None), fun.__name__
+    if type(owner).__name__ == "SystemRandom":
+        return functools.partial(_drawn, fun, f"random.SystemRandom().{name}()")
+    holder = owner if isinstance(owner, type) else fun
+    module = holder.__module__ or ""
+    module = "numpy.random" if module.startswith("numpy.random.") else module
+    key = module, name
+    if key in SEEDED:
+        return functools.partial(_made, fun, f"{_short(module)}.{name}(), without a seed")
+    if key in DRAWS:
+        return functools.partial(_drawn, fun, f"{_short(module)}.{name}()")
+    if key in CLOCKS:
+        of = f"{module}.{holder.__name__}" if holder is owner else module
+        return functools.partial(_clock, fun, f"{of}.{name}()")
+    return None
+
+
+def _short(module: str) -> str:
+    return {"numpy.random": "np.random", os.urandom.__module__: "os"}.get(module, module)
+
+
+def _made(fun: Function, text: str, *args: PyTree, **kwargs: PyTree) -> PyTree:
+    """Make a generator, with a seed."""
+    given = [*args, *[kwargs[key] for key in ("seed", "entropy", "x") if key in kwargs]]
+    if not given or given[0] is None:
+        return _drawn(fun, text, *args, **kwargs)
+    return fun(*args, **kwargs)
+
+
+def _drawn(fun: Function, text: str, *args: PyTree, **kwargs: PyTree) -> PyTree:
+    if rolls():
+        raise refused_draw(_traced(), text)
+    return fun(*args, **kwargs)
+
+
+def _clock(fun: Function, text: str, *args: PyTree, **kwargs: PyTree) -> PyTree:
+    """Ask the clock, and say that this is done once."""
+    if rolls():
+        warn_user(
+            f"{_traced()} asks {text} while it is traced: all calls have the time of the first; "
+            "ask before the call, and pass the number",
+            TracedOnceWarning,
+        )
+    return fun(*args, **kwargs)
+
+
+def _traced() -> str:
+    """The innermost trace that runs once for many calls, or for many examples."""
+    builder = innermost()
+    while builder is not None and builder.eager and builder.what != "vmap":
+        builder = builder.outer
+    return "a trace" if builder is None else f"{builder.what}({builder.name})"
