@@ -520,6 +520,10 @@ MENDED: dict[str, dict[str, Mended]] = {
             lambda: fgrad.grad(lambda x: np.sum(np.sin(x, out=fnp.zeros(3))))(X), np.cos(X)
         ),
     },
+    "at_of_a_plain_array": {
+        "b = fgrad.numpy.array(a)": Mended(lambda: _spread(X), [X[0], X[1] + X[2]]),
+        "np.add.at(b, ...)": Mended(lambda: _spread(X), [X[0], X[1] + X[2]]),
+    },
     "write_into_a_number": {
         "s = np.array(s)": Mended(lambda: fgrad.jit(lambda s: _written(fnp.array(s)))(2.0), 1.0)
     },
@@ -533,6 +537,13 @@ MENDED: dict[str, dict[str, Mended]] = {
         )
     },
 }
+
+
+@fgrad.jit(capture=False)
+def _spread(x: Any) -> Any:
+    out = fnp.array(np.zeros(2))
+    np.add.at(out, [0, 1, 1], x)
+    return out
 
 
 def _written(s: Any) -> Any:

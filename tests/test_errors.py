@@ -256,6 +256,15 @@ def unsupported_out() -> Any:
     return fgrad.grad(lambda x: np.sum(np.sin(x, out=np.zeros(3))))(X)
 
 
+def at_of_a_plain_array() -> Any:
+    def spread(x: Any) -> Any:
+        out = np.zeros(2)
+        np.add.at(out, [0, 1, 1], x)
+        return out
+
+    return fgrad.jit(spread, capture=False)(X)
+
+
 def boolean_mask_under_jit() -> Any:
     return fgrad.jit(lambda x: x[x > 0])(X)
 

@@ -152,7 +152,8 @@ def store(
     outs = out if isinstance(out, tuple) else (out,)
     for o in outs:
         if o is not None and not isinstance(o, Tracer):
-            raise _plain_output(function)
+            called = "" if method == "__call__" else f".{method}"
+            raise _plain_output(function, called, is_out=True)
     is_ufunc = isinstance(function, np.ufunc)
     where = kwargs.pop("where", True) if is_ufunc and method == "__call__" else True
     results = getattr(function, method)(*args, **kwargs)
@@ -178,16 +179,29 @@ def _store_one(out: Tracer, result: Any, where: ArrayLike, casting: Casting) -> 
     return out
 
 
-def _plain_output(function: object) -> InPlaceError:
-    name = getattr(function, "__name__", "function")
+def _plain_output(function: object, method: str = "", is_out: bool = False) -> InPlaceError:
+    """The card for a plain array that a traced value would be written into.
+
+    Arguments:
+        is_out: whether the array is the `out=` of the function, and not its first argument.
+    """
+    name = f"np.{getattr(function, '__name__', 'function')}{method}"
+    instead = (
+        "b = fgrad.numpy.array(a)     in the function: what is written into b is traced",
+        f"{name}(b, ...)",
+    )
+    if is_out:
+        instead = (
+            f"y = {name}(...)             a new array instead of out=",
+            "y = y + x                    instead of y += x",
+            "import fgrad.numpy as np     whose zeros() can be assigned into",
+        )
     return InPlaceError(
-        f"np.{name} would write a traced value into a plain NumPy array.",
+        f"{name} would write a traced value into a plain NumPy array.",
         (
             *user_line(),
             ("why", "a plain array holds numbers, and the trace would lose what they depend on."),
-            ("write", f"y = np.{name}(...)             a new array instead of out="),
-            ("write", "y = y + x                    instead of y += x"),
-            ("write", "import fgrad.numpy as np     whose zeros() can be assigned into"),
+            *[("write", line) for line in instead],
         ),
     )
 
@@ -223,7 +237,7 @@ def ufunc_at(
 ) -> None:
     """np.add.at(x, i, v) and its relatives: repeated indices count each time."""
     if not isinstance(x, Tracer):
-        raise _plain_output(ufunc)
+        raise _plain_output(ufunc, ".at")
     if values is not None:
         values = as_operand(values)
     combine = _REPEATABLE.get(ufunc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -395,3 +396,40 @@ def test_views_of_views_of_many_steps():
 
     for n in (3, 600):
         assert np.isclose(fgrad.grad(lambda a, n=n: turned(a, n))(0.3), turned(1.0, n))
+
+
+WRITERS: dict[str, Callable[[Any, Any], Any]] = {
+    "np.add.at": lambda b, x: np.add.at(b, [0, 1, 1], x),
+    "np.subtract.at": lambda b, x: np.subtract.at(b, [0, 1, 1], x),
+    "np.hypot.at": lambda b, x: np.hypot.at(b, [0, 1, 1], x),
+    "np.copyto": lambda b, x: np.copyto(b, x),
+    "np.put": lambda b, x: np.put(b, [0, 2, 1], x),
+    "np.put_along_axis": lambda b, x: np.put_along_axis(b, np.array([0, 2]), x[:2], 0),
+    "np.putmask": lambda b, x: np.putmask(b, np.array([True, False, True]), x),
+    "np.place": lambda b, x: np.place(b, np.array([True, False, True]), x),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_the_card_of_a_plain_array_advises_works(name: str) -> None:
+    write, x, a = WRITERS[name], np.array([0.5, 0.25, 2.0]), np.arange(3.0)
+
+    def plainly(x: Any) -> Any:
+        b = a.copy()
+        write(b, x)
+        return b
+
+    def as_advised(x: Any) -> Any:
+        b = fnp.array(a)
+        write(b, x)
+        return b
+
+    with pytest.raises(InPlaceError) as caught:
+        fgrad.jit(plainly, capture=False)(x)
+    assert re.search(
+        rf"write   b = fgrad.numpy.array\(a\) .*\n +{name}\(b, ...\)", str(caught.value)
+    )
+    np.testing.assert_allclose(fgrad.jit(as_advised, capture=False)(x), plainly(x), rtol=1e-14)
+    _, push = fgrad.linearize(as_advised, x)
+    ahead, behind = plainly(x + 1e-6), plainly(x - 1e-6)
+    np.testing.assert_allclose(push(np.ones(3)), (ahead - behind) / 2e-6, atol=1e-8)
