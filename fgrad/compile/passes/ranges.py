@@ -102,6 +102,20 @@ def _absolute(given: Sequence[Range], _params: EqnParams) -> Range:
     return Range(0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high)), most)
 
 
+def _clipped(given: Sequence[Range], _params: EqnParams) -> Range:
+    x, low, high = given
+    found = [min(max(a, b), c) for a in x for b in low for c in high]
+    return Range(min(found), max(found))
+
+
+def _keeps(given: Ranges) -> bool:
+    """Whether numbers that are clipped are within the limits."""
+    x, low, high = given
+    if x is None or low is None or high is None:
+        return False
+    return low.high <= x.low and x.high <= high.low
+
+
 def _iota(_given: Sequence[Range], params: EqnParams) -> Range:
     return Range(0, max(params["shape"][params["axis"]] - 1, 0))
 
@@ -120,6 +134,7 @@ _RULES: Mapping[Primitive, Rule] = {
     prims.remainder: _remainder,
     prims.floor_divide: _quotient,
     prims.select: _EITHER,
+    prims.clip: _clipped,
     prims.convert: _SAME,
     prims.checked: _SAME,
     prims.in_range: _SAME,
@@ -208,7 +223,12 @@ class Walk:
             self._equation(resolve_operands(eqn, self.env))
 
     def rewritten(self) -> Program:
-        """The program without the checks that always pass."""
+        """The program without the checks that always pass; itself where nothing is known."""
+        if (
+            all([a is b for a, b in zip(self.eqns, self.program.eqns, strict=False)])
+            and not self.env
+        ):
+            return self.program
         outputs = tuple([resolve_atom(a, self.env) for a in self.program.outputs])
         return self.program.replace(eqns=tuple(self.eqns), outputs=outputs, made_by="ranges")
 
@@ -242,6 +262,11 @@ class Walk:
             eqn = _without_limits(eqn, given[0])
             if eqn.params["low"] is eqn.params["high"] is None:
                 self.env[eqn.outputs[0]] = eqn.inputs[0]
+                return
+        if eqn.prim is prims.clip and _keeps(given):
+            x, out = eqn.inputs[0], eqn.outputs[0]
+            if x.aval.shape == out.aval.shape and x.aval.dtype == out.aval.dtype:
+                self.env[out] = x
                 return
         if programs_in(eqn.params):
             eqn = self._with_programs(eqn, given)
@@ -338,7 +363,7 @@ class Walk:
         walk = self.walk(body, [*given[:n_consts], *carry, *given[end:]])
         last = [_union(x, y) for x, y in zip(given[n_consts:end], walk.outputs, strict=False)]
         outs = [*last, *walk.outputs[p["n_carry"] :]]
-        return {"body": walk.rewritten() if has_checks(body) else body}, outs
+        return {"body": walk.rewritten()}, outs
 
     def _while(self, eqn: Eqn, given: list[Range | None]) -> Inner:
         p = eqn.params
@@ -353,18 +378,16 @@ class Walk:
         carry = self._carries(body, given[n_cond:], n_body, n, None, limits)
         walk = self.walk(body, [*given[n_cond:first], *carry])
         outs = [_union(x, y) for x, y in zip(given[first:], walk.outputs, strict=False)]
-        return {"body": walk.rewritten() if has_checks(body) else body}, outs
+        return {"body": walk.rewritten()}, outs
 
     def _switch(self, eqn: Eqn, given: list[Range | None]) -> Inner:
         walks = [self.walk(branch, given[1:]) for branch in eqn.params["branches"]]
         outs = walks[0].outputs
         for walk in walks[1:]:
             outs = [_union(x, y) for x, y in zip(outs, walk.outputs, strict=True)]
-        has = [has_checks(walk.program) for walk in walks]
-        branches = tuple(
-            [w.rewritten() if h else w.program for w, h in zip(walks, has, strict=True)]
-        )
-        return {"branches": branches if any(has) else eqn.params["branches"]}, outs
+        branches = tuple([walk.rewritten() for walk in walks])
+        is_same = all([a is b for a, b in zip(branches, eqn.params["branches"], strict=True)])
+        return {"branches": eqn.params["branches"] if is_same else branches}, outs
 
     def _carries(
         self,

@@ -17,6 +17,7 @@ from fgrad.ops.control import scan_p
 from fgrad.ops.selected import Tangent
 from fgrad.ops.shape import full
 from fgrad.trace import Value, concrete, run
+from fgrad.transforms.control.additions import added_elements
 from fgrad.transforms.control.common import (
     Values,
     expand_list,
@@ -126,6 +127,7 @@ def _derivative(loop: Turns, wanted: Mask, known: bool) -> tuple[VjpPrograms, tu
     if known:  # NumPy would compute again, and copy what it updates, slowly
         with within_loop(False):
             return vjp_programs(body, wanted), ()
+    body = added_elements(body)
     around = AROUND.restored
     carries = () if around is False else restorable(body, n_consts, n_carry)
     if carries:
