@@ -82,7 +82,8 @@ def _in_range(start: PyTree, step: int) -> Callable[[PyTree], PyTree]:
 
     def item(k: PyTree) -> PyTree:
         with checking(False):  # it lies between the bounds, which are integers of 64 bits
-            return start + k * step
+            far = k if abs(step) == 1 else k * abs(step)
+            return start + far if step > 0 else start - far
 
     return item
 

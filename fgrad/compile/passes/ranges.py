@@ -16,6 +16,7 @@ from typing import cast
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.passes.counted_sums import Around, Sum, counted_sums
 from fgrad.compile.passes.increments import MOST_STEPS, Change, increment
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
@@ -197,7 +198,7 @@ _FITS: Mapping[Primitive, Rule] = {
 
 # --- a program
 
-Walks = dict[tuple[int, tuple[Range | None, ...]], "Walk"]
+Walks = dict[tuple[int, tuple[Range | None, ...], tuple[Sum, ...]], "Walk"]
 Inner = tuple[dict[str, object], list[Range | None]]  # programs for parameters, ranges of results
 
 
@@ -206,12 +207,16 @@ class Walk:
 
     Arguments:
         inputs: the ranges of what the program takes.
-        walks: those of programs in it, by their identity and the ranges of their inputs.  A loop
+        walks: those of programs in it, by their identity and what is known of their inputs.  A loop
             is walked several times, which without these would double for each loop in a loop.
+        sums: what is known of sums of inputs.
     """
 
-    def __init__(self, program: Program, inputs: Ranges, walks: Walks | None = None) -> None:
+    def __init__(
+        self, program: Program, inputs: Ranges, walks: Walks | None = None, sums: Sequence[Sum] = ()
+    ) -> None:
         self.program = program
+        self.sums = sums
         self.walks: Walks = {} if walks is None else walks
         self.known: dict[Var, Range | None] = dict(zip(program.inputs, inputs, strict=True))
         self.known.update([(v, _of_constant(x)) for v, x in program.consts])
@@ -304,10 +309,23 @@ class Walk:
             return Range(0, max(length - 1, 0))
         if rule is None or (eqn.inputs and None in given):
             return limits
-        found = rule(cast("Sequence[Range]", given), eqn.params)
+        found = self._limited(eqn, rule(cast("Sequence[Range]", given), eqn.params))
         if eqn.prim is prims.in_range:
             found = _within_limits(found, eqn.params)
         return found if found.within(limits) else limits
+
+    def _limited(self, eqn: Eqn, found: Range) -> Range:
+        """A range of what an equation makes, by what is known of sums."""
+        if not self.sums or eqn.prim not in (prims.add, prims.sub) or eqn.outputs[0].aval.shape:
+            return found
+        x, y = [same_integer(a, self.made_by) for a in eqn.inputs]
+        sign = 1 if eqn.prim is prims.add else -1
+        inputs = self.program.inputs
+        for s in self.sums:
+            pair = (inputs[s.constant], inputs[s.counter])
+            if s.sign == sign and ((x, y) == pair or (sign > 0 and (y, x) == pair)):
+                found = _kept(found, s)
+        return found
 
     def _compare(self, eqn: Eqn, given: Ranges) -> None:
         x, y = given
@@ -349,11 +367,11 @@ class Walk:
         changed = {name: x for name, x in inner.items() if x is not eqn.params[name]}
         return eqn._replace(params=Params({**eqn.params, **changed})) if changed else eqn
 
-    def walk(self, program: Program, inputs: Ranges) -> Walk:
-        """A program inside, for ranges of its inputs."""
-        key = id(program), tuple(inputs)
+    def walk(self, program: Program, inputs: Ranges, sums: Sequence[Sum] = ()) -> Walk:
+        """A program inside, for ranges of its inputs and of sums of these."""
+        key = id(program), tuple(inputs), tuple(sums)
         if key not in self.walks:
-            self.walks[key] = Walk(program, inputs, self.walks)
+            self.walks[key] = Walk(program, inputs, self.walks, sums)
         return self.walks[key]
 
     def _scan(self, eqn: Eqn, given: list[Range | None]) -> Inner:
@@ -376,7 +394,17 @@ class Walk:
         ]
         limits = self._bounds(cond, [*given[:n_cond], *fixed], n_cond)
         carry = self._carries(body, given[n_cond:], n_body, n, None, limits)
-        walk = self.walk(body, [*given[n_cond:first], *carry])
+        counters = [
+            k
+            for k, x in enumerate(carry)
+            if x is not None and x.low >= 0 and carry[k] != _limits(body.inputs[n_body + k].aval)
+        ]
+        sums = counted_sums(Around(self.made_by, self.of), eqn, counters)
+        consts = given[n_cond:first]
+        for s in sums:
+            x = consts[s.constant]
+            consts[s.constant] = None if x is None else _kept(x, s)
+        walk = self.walk(body, [*consts, *carry], sums)
         outs = [_union(x, y) for x, y in zip(given[first:], walk.outputs, strict=False)]
         return {"body": walk.rewritten()}, outs
 
@@ -518,6 +546,12 @@ def _counted(
     high = first.high if step <= 0 else limit.high
     after = Range(low + min(step, 0), high + max(step, 0))
     return Range(low, high) if low <= high and after.within(whole) else whole
+
+
+def _kept(x: Range, s: Sum) -> Range:
+    """What is left of a range by what is known of a sum; all of it where nothing would be."""
+    found = _both(x, Range(x.low, s.most) if s.sign > 0 else Range(-s.most, x.high))
+    return found if found.low <= found.high else x
 
 
 def _both(x: Range, y: Range) -> Range:
