@@ -1,5 +1,5 @@
-"""Indices in `for j in range(a, b)`, whatever a and b are: checks that always pass are gone, one that
-may fail is not: programs with random bounds do what Python does, or raise its IndexError."""
+"""Indices in `for j in range(a, b)`, whatever a and b are: checks that always pass are gone, others
+are not: programs with random bounds do what Python does, or raise its IndexError."""
 
 from __future__ import annotations
 
