@@ -8,7 +8,7 @@ Where that cannot be told, writing one of them raises a card while the other one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ class Either(View):
     """The array `base` where `test` is `taken`, and else an array of its own."""
 
     __slots__ = ("own", "taken", "test")
+    chosen = True
 
     def __init__(self, base: Tracer, own: Value, test: Tracer, taken: bool) -> None:
         super().__init__(base)
@@ -48,11 +49,13 @@ class Either(View):
 class Some(View):
     """One of several arrays, or a part of one: nobody knows which."""
 
-    __slots__ = ("aval", "name", "olds")
+    __slots__ = ("aval", "name", "olds", "plain")
+    chosen = True
 
     def __init__(self, olds: Sequence[Tracer], name: str, out: Tracer) -> None:
         super().__init__(olds[0])
         self.olds, self.name, self.aval = tuple(olds), name, out.aval
+        self.plain: list[np.ndarray] = []  # the plain arrays that it may be
 
     def read(self, base: Value) -> Value:
         """One of the arrays was written since."""
@@ -79,7 +82,18 @@ def array_of(x: Tracer) -> Tracer:
 
 def roots_of(x: Tracer) -> list[Tracer]:
     """The arrays at the ends of the chains of views of `x`, in the traces that they belong to."""
+    return _ends(x)[0]
+
+
+def plain_behind(x: Tracer) -> list[np.ndarray]:
+    """The plain arrays that a traced one may be, as branches and loops have bound it."""
+    return _ends(x)[1]
+
+
+def _ends(x: Tracer) -> tuple[list[Tracer], list[np.ndarray]]:
+    """The ends of the chains of views of `x`, and the plain arrays on the way."""
     found: list[Tracer] = []
+    plain: list[np.ndarray] = []
     seen: dict[int, Tracer] = {}
     left = [x]
     while left:
@@ -89,13 +103,14 @@ def roots_of(x: Tracer) -> list[Tracer]:
         seen[id(x)] = x
         if isinstance(x.memory, View):
             left += x.memory.olds if isinstance(x.memory, Some) else [x.memory.base]
+            plain += x.memory.plain if isinstance(x.memory, Some) else []
             continue
         outside = array_of(x)
         if outside is x:
             found.append(x)
         else:
             left.append(outside)
-    return found
+    return found, plain
 
 
 def is_either(out: Tracer, test: Tracer, old: Tracer, taken: bool) -> None:
@@ -110,15 +125,17 @@ def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:
         _link(out, Some(each, name, out), each)
 
 
-def is_plain(out: Value, arrays: Iterable[object], name: str) -> None:
+def is_plain(out: Value, arrays: Sequence[np.ndarray], name: str) -> None:
     """Let `out` be a plain array, nobody knows which one: no values can be written into it, and the
     plain arrays stay as they are until the trace ends."""
     if not isinstance(out, Tracer):
         return
     is_some(out, [*(roots_of(out) if isinstance(out.memory, View) else ()), out.handle()], name)
+    assert isinstance(out.memory, Some)
+    out.memory.plain = list(arrays)
     builder = innermost()
     for x in arrays:
-        if isinstance(x, np.ndarray) and builder is not None:
+        if builder is not None:
             freeze(writable_memory(x), builder.frozen)
 
 

@@ -15,7 +15,7 @@ from fgrad.base.frames import is_defect
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import here, resolve
-from fgrad.capture.aliases import array_of, is_either, is_plain, is_some, roots_of
+from fgrad.capture.aliases import array_of, is_either, is_plain, is_some, plain_behind, roots_of
 from fgrad.capture.containers import containers_of, note_shared, shared_names
 from fgrad.capture.equal_programs import shared
 from fgrad.capture.notes import note
@@ -26,7 +26,7 @@ from fgrad.capture.values import (
     Parts,
     aval_of_value,
     exactly,
-    is_array,
+    has_memory,
     is_number,
     is_unknown,
     parts_of,
@@ -111,7 +111,7 @@ class _Branches:
         self.start = cells.get()
         self.roots: list[Tracer] = []
         for x in guessed:
-            if isinstance(x, Tracer) and is_array(x):
+            if isinstance(x, Tracer) and has_memory(x):
                 self._carry(root_of(x))
 
     def _carry(self, root: Tracer) -> None:
@@ -162,8 +162,10 @@ class _Branches:
         for out, old, name, twins in zip(made, olds, names, _twins(sides, leaves), strict=True):
             linked.append(self._aliased(out, old, name, twins, linked))
         for out, name, own in zip(linked, names, zip(*leaves, strict=True), strict=True):
-            if any([id(leaf) in side.plain for side, leaf in zip(sides, own, strict=True)]):
-                is_plain(out, own, name)
+            sources = zip(sides, own, strict=True)
+            arrays = [x for side, leaf in sources for x in side.plain.get(id(leaf), ())]
+            if arrays:
+                is_plain(out, arrays, name)
         given = iter(linked)
         values: list[object] = []
         known: dict[tuple[int, int], object] = {}  # lists that are the same in both branches
@@ -219,24 +221,28 @@ class _Branches:
         ended: list[bool] = []
 
         shared: set[str] = set()
-        plain: set[int] = set()
+        plain: dict[int, list[np.ndarray]] = {}
 
         def ending(inner: Body, ends: bool) -> list[Value]:
-            sole = {*self.sole, *self.cells.sole()}
+            sole = set(self.cells.sole())
             values.extend(self.cells.get()[: self.count] if ends else [NEVER] * self.count)
             named = list(zip(self.cells.names, values, strict=False))
             starts = list(zip(self.cells.names, self.start, strict=True))
             shared.update(shared_names(named, starts, self.sole, inner.made))
-            plain.update(id(x) for name, value in named for x in plain_of(value, name in sole))
+            for (name, value), (_, start) in zip(named, starts, strict=False):
+                own = name in sole or (value is start and name in self.sole)
+                plain.update({id(x): [x] for x in plain_of(value, own)})
             ended.append(ends)
             outs: list[Value] = []
             for leaf in [leaf for value in values for leaf in parts_of(value).leaves]:
                 if isinstance(leaf, Tracer) and id(leaf) not in places:
                     places[id(leaf)] = len(outs)
                     outs.append(leaf.handle())
-                    if is_array(leaf) and (old := _outside(leaf, inner)):
+                    if has_memory(leaf) and (old := _outside(leaf, inner)):
                         olds[id(leaf)] = old
-                if is_array(leaf):
+                if isinstance(leaf, Tracer) and (behind := plain_behind(leaf)):
+                    plain[id(leaf)] = behind
+                if has_memory(leaf):
                     roots[id(leaf)] = _made_inside(leaf, inner)
             return [*outs, *[root.handle() for root in self.roots]]
 
@@ -278,7 +284,7 @@ class _Side(NamedTuple):
     olds: dict[int, _Old]  # arrays from outside, by their identity
     roots: dict[int, list[object]]  # of an array, by its identity: those of the branch it is in
     shared: set[str]  # the variables whose lists may have other names
-    plain: set[int]  # the plain arrays that may have other names, by their identity
+    plain: dict[int, list[np.ndarray]]  # plain arrays with other names that a value may be
 
     def leaves(self, outcomes: Sequence[_Outcome]) -> list[Any]:
         """The values that become results of the choice."""

@@ -21,6 +21,7 @@ from fgrad import numpy as fnp
 from fgrad.base.lazy_import import lazy_module
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
+from fgrad.capture.identity import id_
 from fgrad.capture.listed import LISTED
 from fgrad.capture.rounding import round_
 from fgrad.capture.values import PYTHON_NUMBERS, is_unknown, is_weak
@@ -472,7 +473,7 @@ def _table() -> dict[object, Function]:
         max: _largest(max, np.greater), min: _largest(min, np.less), sum: sum_,
         sorted: sorted_, any: any_,
         all: all_, isinstance: isinstance_, print: print_, list: list_, dict: dict_,
-        len: len_, np.isscalar: isscalar_, type: type_, round: round_,
+        id: id_, len: len_, np.isscalar: isscalar_, type: type_, round: round_,
         np.ndarray: ndarray_,
     }  # fmt: skip
     table |= {getattr(np, name): _buffer(name) for name in BUFFERS}

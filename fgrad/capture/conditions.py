@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from fgrad.capture.branches import if_
+from fgrad.capture.identity import is_, is_not
 from fgrad.capture.state import Cells
 from fgrad.capture.values import is_unknown, scalar_truth
 from fgrad.trace import Tracer
-from fgrad.tracing.capturing import not_recorded
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
 Thunk = Callable[[], object]
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge,
-    "Eq": operator.eq, "NotEq": operator.ne, "Is": operator.is_, "IsNot": operator.is_not,
+    "Eq": operator.eq, "NotEq": operator.ne, "Is": is_, "IsNot": is_not,
     "In": lambda a, b: a in b, "NotIn": lambda a, b: a not in b,
 }  # fmt: skip
 
@@ -78,21 +78,6 @@ def either(test: object, one: Thunk, two: Thunk) -> object:
 
     if_(test, then, other, ("result",), (), (), Cells(("result",), then))
     return result
-
-
-def is_(a: Any, b: Any) -> bool:
-    """`a is True`, of a traced value, which may be Python's or NumPy's."""
-    for x in (a, b):
-        if is_unknown(x) and x.dtype == bool:
-            card = not_recorded("`is True` or `is False` of a traced value; write `x` or `not x`")
-            card.final = True  # plain Python finds that a tracer is not True
-            raise card
-    return a is b
-
-
-def is_not(a: Any, b: Any) -> bool:
-    """`a is not True`."""
-    return not is_(a, b)
 
 
 def chained(left: Any, *rest: Any) -> Any:

@@ -8,7 +8,7 @@ Reading such a list is right.  Changing it, or what it was made of, raises a car
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fgrad.trace import Builder, innermost
 from fgrad.tracing.capturing import not_recorded
@@ -26,7 +26,7 @@ def containers_of(x: object) -> list[object]:
 def shared_names(
     values: Sequence[tuple[str, object]],
     starts: Sequence[tuple[str, object]],
-    sole: Collection[str],
+    sole: Mapping[str, bool],
     made: Collection[int],
 ) -> set[str]:
     """The variables in whose lists another one, or a name that is not known, may have a part.
@@ -34,10 +34,10 @@ def shared_names(
     Arguments:
         values: of the variables where a body ends.
         starts: those where it begins.
-        sole: the variables to whose value nothing else refers where it begins.
+        sole: the variables to whose value nothing else refers where it begins, see `Cells.sole`.
         made: the lists that the body has made, by identity.
     """
-    owners = {id(c): name for name, x in starts for c in containers_of(x)}
+    owners = {id(c): (name, c is x) for name, x in starts for c in containers_of(x)}
     seen: dict[int, str] = {}
     found: set[str] = set()
     for name, x in values:
@@ -45,8 +45,8 @@ def shared_names(
             if id(c) in seen:
                 found |= {name, seen[id(c)]}
             seen[id(c)] = name
-            owner = owners.get(id(c))
-            own = id(c) in made if owner is None else owner in sole
+            owner, whole = owners.get(id(c), ("", False))
+            own = owner in sole and (whole or sole[owner]) if owner else id(c) in made
             if not own:
                 found.add(name)
     return found
@@ -59,10 +59,15 @@ def note_shared(values: Iterable[object]) -> None:
         builder.shared.update({id(c): c for x in values for c in containers_of(x)})
 
 
+def is_shared(x: object) -> bool:
+    """Whether a list may have another name."""
+    builder = _outermost()
+    return builder is not None and id(x) in builder.shared
+
+
 def refuse_shared(x: object) -> None:
     """Refuse a change of a list that may have another name."""
-    builder = _outermost()
-    if builder is not None and id(x) in builder.shared:
+    if is_shared(x):
         kind = type(x).__name__
         raise not_recorded(
             f"a {kind} is changed that a branch or a loop before may have given another name"

@@ -100,7 +100,7 @@ class Expressions(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if len(node.ops) == 1:
             self.generic_visit(node)
-            if not _is_flag(node):
+            if not _is_identity(node):
                 return node
             name = "is_" if isinstance(node.ops[0], ast.Is) else "is_not"
             return placed(operator_call(name, node.left, node.comparators[0]), node)
@@ -297,11 +297,11 @@ def _of_item(body: ast.expr, target: ast.expr) -> ast.Lambda:
     return ast.Lambda(no_arguments(ITEM, ROWS), made)
 
 
-def _is_flag(node: ast.Compare) -> bool:
-    """Whether it is `x is True` or the like."""
+def _is_identity(node: ast.Compare) -> bool:
+    """Whether it is `x is y`, or `x is True`; None and the like are no traced values."""
     constants = [x.value for x in (node.left, *node.comparators) if isinstance(x, ast.Constant)]
     is_identity = isinstance(node.ops[0], (ast.Is, ast.IsNot))
-    return is_identity and any([isinstance(x, bool) for x in constants])
+    return is_identity and all([isinstance(x, (bool, int, float, complex)) for x in constants])
 
 
 def _needs_operator(target: ast.expr) -> bool:

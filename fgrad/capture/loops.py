@@ -8,7 +8,7 @@ that is traced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice, takewhile
 from types import FunctionType
@@ -19,7 +19,7 @@ import numpy as np
 from fgrad.base.frames import is_defect
 from fgrad.capture.aliases import is_plain, is_some
 from fgrad.capture.branches import if_, raised_here
-from fgrad.capture.containers import note_shared
+from fgrad.capture.containers import containers_of, note_shared
 from fgrad.capture.iteration import Steps, steps_of
 from fgrad.capture.limits import counting, most_of
 from fgrad.capture.loop_equations import looped, scanned
@@ -28,7 +28,7 @@ from fgrad.capture.state import VALUE, Again, Cells, Outcome, Peel, Place, Plan,
 from fgrad.capture.values import (
     UNDEFINED,
     aval_of_value,
-    is_array,
+    has_memory,
     is_number,
     is_unknown,
     parts_of,
@@ -183,7 +183,7 @@ class _Rolled:
     def __init__(
         self,
         cells: Cells,
-        sole: Collection[str],
+        sole: Mapping[str, bool],
         written: Sequence[str],
         body: FunctionType,
         steps: Steps | None,
@@ -342,7 +342,7 @@ class _RolledWhile(_Rolled):
     def __init__(
         self,
         cells: Cells,
-        sole: Collection[str],
+        sole: Mapping[str, bool],
         written: Sequence[str],
         body: FunctionType,
         test: Callable[[], object],
@@ -450,7 +450,9 @@ def _traced(
             Body(builder, roots, rest[len(avals) :]) as inner,
         ):
             inner.entered, inner.decides = plan.unshared(given), not writes
-            outs = _stepped(step, index, inner, plan.bind(given), catches)
+            values = plan.bind(given)
+            inner.given = {id(x) for x in (*given, *[c for v in values for c in containers_of(v)])}
+            outs = _stepped(step, index, inner, values, catches)
             if writes:
                 outs = [*outs, *[root.handle() for root in roots]]
             elif any([r.index != x.index for r, x in zip(roots, rest[len(avals) :], strict=True)]):
@@ -525,7 +527,7 @@ def finish(
                 leaves.append(last)
                 continue
             key = id(last), 0 if surely else id(first)
-            if key not in same or not is_array(last):
+            if key not in same or not has_memory(last):
                 same[key] = result_of(out, aval_of_value(first))
                 twins.setdefault(id(last), []).extend([] if undefined else [same[key]])
             leaves.append(same[key])
@@ -557,7 +559,7 @@ def _link(
             plain += plain_of(slot.start, slot.name in plan.sole)
         for k, leaf in enumerate(parts_of(value).leaves):
             placed[slot.name, k] = leaf
-            if is_array(leaf):
+            if has_memory(leaf):
                 before = [placed.get(place) for place in outcome.twins.get((slot.name, k), ())]
                 shared = [x for x in before if isinstance(x, Tracer) and x is not leaf]
                 is_some(leaf, [*olds, *_twins_before(leaf, own), *shared], slot.name)
@@ -569,7 +571,7 @@ def _twins_before(x: object, twins: Iterable[Sequence[Value]]) -> list[Tracer]:
     """The arrays that are the same one as `x` if a step was taken, and came before it."""
     found = next((own for own in twins if any([x is y for y in own])), [])
     before = takewhile(lambda y: y is not x, found)
-    return [y for y in before if isinstance(y, Tracer) and is_array(y)]
+    return [y for y in before if isinstance(y, Tracer) and has_memory(y)]
 
 
 def _carried(plan: Plan, roots: Sequence[Tracer]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgrad.capture import conditions, elements, raising
+from fgrad.capture import conditions, elements, identity, raising
 from fgrad.capture.branches import if_
 from fgrad.capture.calls import class_of, own, ready
 from fgrad.capture.comprehensions import over
@@ -14,8 +14,9 @@ OPERATORS.called, OPERATORS.light, OPERATORS.filled, OPERATORS.own = called, lig
 OPERATORS.for_, OPERATORS.while_, OPERATORS.if_ = for_, while_, if_
 OPERATORS.class_, OPERATORS.over = class_of, over
 OPERATORS.slice, OPERATORS.shown, OPERATORS.ready = slice, shown, ready
-for _name in ("both", "any_of", "not_", "either", "chained", "is_", "is_not"):
+for _name in ("both", "any_of", "not_", "either", "chained"):
     setattr(OPERATORS, _name, getattr(conditions, _name))
+OPERATORS.is_, OPERATORS.is_not = identity.is_, identity.is_not
 for _name in ("assert_", "raised", "trying", "caught"):
     setattr(OPERATORS, _name, getattr(raising, _name))
 for _name in (

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from fgrad.base.closures import contents
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.capture.aliases import roots_of
+from fgrad.capture.aliases import plain_behind, roots_of
 from fgrad.capture.containers import shared_names
 from fgrad.capture.names import MADE
 from fgrad.capture.values import (
@@ -30,7 +30,7 @@ from fgrad.capture.values import (
     Parts,
     aval_of_value,
     converted,
-    is_array,
+    has_memory,
     is_container,
     is_number,
     is_unknown,
@@ -78,11 +78,12 @@ class Cells:
         """The values."""
         return [contents(cell, UNDEFINED) for cell in self.cells]
 
-    def sole(self) -> set[str]:
-        """The variables to whose value nothing else refers."""
+    def sole(self) -> dict[str, bool]:
+        """The variables to whose value nothing else refers; of a list or the like also whether
+        nothing else refers to what is in it."""
         entered = {id(x) for body in THREAD.state.bodies for x in body.entered}
         return {
-            name
+            name: _is_alone_in(contents(cell, UNDEFINED), entered)
             for name, cell in zip(self.names, self.cells, strict=True)
             if _references(cell)
             <= _ALONE + (_ENTERED if id(contents(cell, UNDEFINED)) in entered else 0)
@@ -110,6 +111,27 @@ def _references(cell: CellType) -> int:
         return 0
 
 
+def _counts(x: Any) -> list[tuple[object, int]]:
+    """What a container holds, each with how many references there are."""
+    found = []
+    for y in x.values() if type(x) is dict else x:
+        found.append((y, sys.getrefcount(y)))
+    return found
+
+
+def _is_alone_in(x: object, entered: Collection[int]) -> bool:
+    """Whether nothing but a value refers to the arrays that it holds."""
+    for y, count in _counts(x) if type(x) in (list, dict) or isinstance(x, tuple) else ():
+        if not any([has_memory(z) for z in parts_of(y).leaves]):
+            continue
+        if count > _HELD_ONCE + (_ENTERED if id(y) in entered else 0):
+            return False
+        if isinstance(getattr(y, "memory", None), View) or not _is_alone_in(y, entered):
+            return False
+    return True
+
+
+_HELD_ONCE = _counts([object()])[0][1]
 _ALONE = _references(CellType(object()))  # where nothing but the cell refers to the value
 _ENTERED = 2  # of a body that is being traced: its handles, and the values of its variables
 HELD, VALUE, NEW = "held", "value", "new"
@@ -125,7 +147,7 @@ class Slot:
         self.parts: Parts | None = None
         if start is UNDEFINED:
             self.kind = NEW
-        elif is_number(start) and not is_array(start):
+        elif is_number(start) and not has_memory(start):
             self.kind = VALUE
         else:
             self.kind = HELD
@@ -171,17 +193,17 @@ class Plan:
     Arguments:
         cells: the variables that the body binds.
         guessed: arrays that it writes, as far as its text shows.
-        sole: the variables to whose first value nothing else refers.
+        sole: the variables to whose first value nothing else refers, see `Cells.sole`.
     """
 
-    def __init__(self, cells: Cells, guessed: Sequence[object], sole: Collection[str]) -> None:
+    def __init__(self, cells: Cells, guessed: Sequence[object], sole: Mapping[str, bool]) -> None:
         self.cells, self.sole = cells, sole
         self.slots = [Slot(n, v) for n, v in zip(cells.names, cells.get(), strict=True)]
         self.fresh = [slot.name for slot in self.slots if slot.kind == NEW]
         self.learnt: list[Callable[[], None]] = []  # to be done outside of the trace
         self.roots: list[Tracer] = []
         for x in guessed:
-            if isinstance(x, Tracer) and is_array(x):
+            if isinstance(x, Tracer) and has_memory(x):
                 self.add_root(root_of(x))
 
     def add_root(self, root: Tracer) -> bool:
@@ -211,15 +233,15 @@ class Plan:
 
     def unshared(self, given: Sequence[Any]) -> list[Any]:
         """Of what stands for the numbers in a trace, that to which nothing else refers."""
-        own = {*self.sole, *self.fresh}
+        own = {*[name for name, alone in self.sole.items() if alone], *self.fresh}
         pairs = zip(self.leaves(), given, strict=True)
         return [x for (slot, _), x in pairs if slot.name in own]
 
     def others(self, slot: Slot) -> list[Tracer]:
         """The arrays that a variable is before the first step, if these have other names."""
-        if slot.name in self.sole or slot.name in self.fresh or slot.parts is None:
+        if self.sole.get(slot.name) or slot.name in self.fresh or slot.parts is None:
             return []
-        arrays = [x for x in slot.parts.leaves if isinstance(x, Tracer) and is_array(x)]
+        arrays = [x for x in slot.parts.leaves if isinstance(x, Tracer) and has_memory(x)]
         return [root for x in arrays for root in roots_of(x)]
 
     def live_roots(self) -> list[Tracer]:
@@ -277,7 +299,7 @@ class Plan:
         ends = [(self.slots[k].name, after[k]) for k in carried]
         starts = [(self.slots[k].name, entered[k]) for k in carried]
         shared = shared_names(ends, starts, self.sole, body.made)
-        plain = {name: found for name, x in ends if (found := plain_of(x, name in sole))}
+        plain = {name: found for name, x in ends if (found := _plain_in(x, name in sole))}
         return Outcome(numbers, after, self.fresh, outside, twins, shared, plain)
 
     def _learn(self, slot: Slot, before: object, now: object) -> bool:
@@ -294,7 +316,7 @@ class Plan:
         if slot.kind == HELD and now is not before:
             if now is UNDEFINED:
                 raise not_recorded(f"`del {slot.name}`")
-            if not (is_number(now) and is_array(before)) and not is_container(before):
+            if not (is_number(now) and has_memory(before)) and not is_container(before):
                 raise Peel(f"{slot.name} changes from {_kind(before)} to {_kind(now)}")
             slot.apart()
             return True
@@ -356,7 +378,7 @@ class Plan:
             {id(x) for x in traced} if not written else roots
         ):
             raise Peel(f"{made[0][0]} is another name of an array")
-        shared = [slot.name for slot in self.slots if slot.name not in self.sole]
+        shared = [slot.name for slot in self.slots if not self.sole.get(slot.name)]
         shared = [name for name, _ in given if name in shared and name not in self.fresh]
         if written and (outside or shared):
             raise Exchanged(f"{written[0][0]} is written and bound anew, and has another name")
@@ -385,7 +407,7 @@ def twins_of(slots: Sequence[Slot], values: Sequence[object]) -> dict[Place, lis
     found: dict[Place, list[Place]] = {}
     for slot, value in zip(slots, values, strict=True):
         for k, x in enumerate(parts_of(value).leaves if slot.kind == VALUE else ()):
-            if not isinstance(x, Tracer) or not is_array(x):
+            if not isinstance(x, Tracer) or not has_memory(x):
                 continue
             for root in roots_of(x):
                 before = of_root.setdefault(id(root), [])
@@ -396,6 +418,12 @@ def twins_of(slots: Sequence[Slot], values: Sequence[object]) -> dict[Place, lis
     return found
 
 
+def _plain_in(x: object, sole: bool) -> list[np.ndarray]:
+    """The plain arrays with other names that are in a value, or that traced ones in it may be."""
+    traced = [leaf for leaf in parts_of(x).leaves if isinstance(leaf, Tracer)]
+    return [*plain_of(x, sole), *[y for leaf in traced for y in plain_behind(leaf)]]
+
+
 def _arrays(slots: Sequence[Slot], values: Sequence[object]) -> list[tuple[str, object]]:
     """The arrays in the variables that are carried by value."""
     return [
@@ -403,7 +431,7 @@ def _arrays(slots: Sequence[Slot], values: Sequence[object]) -> list[tuple[str, 
         for slot, value in zip(slots, values, strict=True)
         if slot.kind == VALUE
         for leaf in parts_of(value).leaves
-        if is_array(leaf)
+        if has_memory(leaf)
     ]
 
 

@@ -39,7 +39,7 @@ def is_number(x: object) -> bool:
     return isinstance(x, (np.ndarray, np.generic)) and is_numeric(x.dtype)
 
 
-def is_array(x: object) -> bool:
+def has_memory(x: object) -> bool:
     """Whether a value is an array, which is an object of its own, and no number."""
     if isinstance(x, Tracer):
         return bool(x.shape) or x.memory is not None

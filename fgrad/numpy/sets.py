@@ -29,7 +29,7 @@ from fgrad.ops import index as ix
 from fgrad.ops import reduce as rd
 from fgrad.ops import sort as so
 from fgrad.trace import Value, concrete
-from fgrad.tracing.overlap import overlap
+from fgrad.tracing.overlap import asked_overlap
 from fgrad.typing import ArrayLike, DTypeLike
 
 FEW = 64  # members up to which each element is compared with all of them
@@ -87,7 +87,7 @@ def isrealobj(x: ArrayLike) -> bool:
 @implements("may_share_memory", "shares_memory")
 def shares_memory(a: ArrayLike, b: ArrayLike, max_work: object = None) -> bool:
     """Whether a write into one of two arrays may be seen in the other."""
-    return a is b or overlap(a, b)
+    return asked_overlap(a, b)
 
 
 # --- membership -----------------------------------------------------------------------------------

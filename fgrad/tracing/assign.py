@@ -41,6 +41,7 @@ class View:
     """
 
     __slots__ = ("base", "doubtful", "key", "layout", "root", "stale")
+    chosen = False  # by a branch or a loop: whether it is the base, is not known
 
     def __init__(self, base: Tracer, key: object = None, doubtful: bool = False) -> None:
         self.base = base
@@ -67,7 +68,7 @@ class Root:
     """What the end of a chain of views knows: its views, and how many traces were begun when it
     was made."""
 
-    __slots__ = ("assumed", "doubtful", "layout", "limit", "made", "views", "writes")
+    __slots__ = ("apart", "assumed", "doubtful", "layout", "limit", "made", "views", "writes")
 
     def __init__(self, made: int = 0) -> None:
         self.made = made
@@ -77,6 +78,7 @@ class Root:
         self.doubtful = False
         self.layout: np.ndarray | None = None  # where it is known
         self.assumed: np.ndarray | None = None  # else C order, see `check_layout`
+        self.apart: list[weakref.ref[Tracer]] | None = None  # that the program found to be others
 
     def add(self, x: Tracer) -> None:
         """Register a view; dead ones are removed from time to time."""
@@ -192,6 +194,16 @@ def _cut_off(copy: Tracer, memory: Root) -> None:
     for x in views:
         if x is not copy:
             (own if root_of(x) is copy else memory).add(x)
+
+
+def told_apart(a: object, b: object) -> None:
+    """Note that a program depends on that two arrays, which may be arguments, are not one."""
+    if not (is_traced(a) and is_traced(b)):
+        return
+    if any([isinstance(x.memory, View) or not (x.shape or x.memory) for x in (a, b)]):
+        return
+    memory = memory_of(a)
+    memory.apart = [*(memory.apart or ()), weakref.ref(b)]
 
 
 def keep_memory(x: Tracer) -> None:

@@ -41,6 +41,7 @@ class Body:
         self.made: dict[int, Any] = {}  # lists and the like that were made inside
         self.decides = False  # whether it is the condition of a loop
         self.entered: list[Any] = []  # the handles that variables have where it begins
+        self.given: set[int] = set()  # of all of these, and of lists of them, the identities
         self.saved: list[tuple[Any, ...]] = []
         self.before: list[Tracer] = []  # the arrays that are carried, and views of them
 

@@ -8,15 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-import shared_names_programs as programs
+import shared_lists_programs
+import shared_names_programs
 
 import fgrad
 from fgrad.errors import FgradError
 from fgrad.trace import Builder
 
-PROGRAMS = [f for f in vars(programs).values() if getattr(f, "__module__", "") == programs.__name__]
+PROGRAMS = [
+    f
+    for module in (shared_names_programs, shared_lists_programs)
+    for f in vars(module).values()
+    if getattr(f, "__module__", "") == module.__name__
+]
 X = np.array([0.3, -0.7, 1.1, 0.2, -1.4, 0.9])
-RIGHT = ("h1", "h3", "h13", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8")  # at least these run
+RIGHT = ("h1", "h3", "h13", "p1", "p2", "p3", *[f"q{k}" for k in range(1, 9)])  # at least these run
 
 
 def loss(f: Callable[..., Any], x: Any, t: Any) -> Any:
@@ -58,6 +64,24 @@ def test_values_and_slopes_are_those_of_python(f: Callable[..., Any], t: float) 
     both = runs(f, lambda: fgrad.jit(lambda x, t: fgrad.grad(lambda y: loss(f, y, t))(x))(X, t))
     if both is not None:
         np.testing.assert_allclose(both, slopes(f, t), rtol=1e-5, atol=1e-6)
+
+
+ASKED: tuple[Callable[..., Any], ...] = (
+    lambda x, y: (x is y) * x,
+    lambda x, y: x + (1.0 if y is not x else 2.0),
+    lambda x, y: np.shares_memory(x, y) * x,
+    lambda x, y: np.may_share_memory(x[1:], y[:4]) * x,
+    lambda x, y: (x is y is x) * x,
+)
+
+
+@pytest.mark.parametrize("f", ASKED)
+def test_whether_arguments_are_one_array_is_asked(f: Callable[..., Any]) -> None:
+    jitted = fgrad.jit(f)
+    for _ in range(3):
+        np.testing.assert_array_equal(jitted(X, X + 1), f(X, X + 1))
+        with pytest.raises(FgradError, match="asks whether two arguments are one array"):
+            jitted(X, X)
 
 
 def read_alone(x: Any, t: Any) -> Any:

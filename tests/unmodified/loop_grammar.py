@@ -16,6 +16,7 @@ from loop_forms import COMPLEX, HELPERS, INTEGERS, NUMBERS, SINGLES, STATEMENTS
 HEAD = """import math
 
 import numpy as np
+from name_parts import *
 
 
 def f(x, m, p, a, k):

@@ -4,8 +4,10 @@
     python tests/unmodified/loop_programs.py --count 200 --modes jit,jit_grad --show
     python tests/unmodified/loop_programs.py --only 3:17         program 17 of seed 3, with its text
     python tests/unmodified/loop_programs.py --only 3:17 --reduce     as few statements as possible
+    python tests/unmodified/loop_programs.py --grammar names     lists, objects, several names
 
-Nested loops, branches, breaks, slices, writes in place and names of one array, see loop_grammar.py.
+Nested loops, branches, breaks, slices, writes in place and names of one array, see loop_grammar.py;
+lists, dictionaries, objects and functions that share arrays, see name_grammar.py.
 Python says what the values are, central differences what a gradient is, and forward mode agrees.
 A card is a refusal, counted by its kind; anything else is a mismatch.  Gradients take turns: every
 program is run by jit and at the prompt, every k-th one (--every) by each of the other modes.
@@ -30,6 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from case import Case
 from loop_grammar import Block, Grammar, reduced, text_of
+from name_grammar import Names
 from outcomes import (
     CARD,
     EQUAL,
@@ -51,6 +54,7 @@ from outcomes import (
 import fgrad
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fgrad-loop-programs-", ignore_cleanup_errors=True)
+GRAMMARS: dict[str, type[Grammar]] = {"loops": Grammar, "names": Names}
 LARGEST = 1e4  # values of programs that are taken
 SLOWEST = 0.02  # seconds that Python may need
 RAISES = (IndexError, UnboundLocalError, ZeroDivisionError)
@@ -80,11 +84,11 @@ def arguments(rng: np.random.Generator) -> tuple[Any, ...]:
     return x, m, rng.permutation(6), float(rng.uniform(-1, 1)), int(rng.integers(0, 7))
 
 
-def program(seed: int, number: int) -> Program:
+def program(seed: int, number: int, grammar: str = "loops") -> Program:
     """The program with a number: the first one drawn that is short and of moderate values."""
     rng = np.random.default_rng([seed, number])
     while True:
-        statements = Grammar(rng).program()
+        statements = GRAMMARS[grammar](rng).program()
         made = tried(
             statements, f"p{seed}_{number}", Case(arguments(rng), True, False, False, False)
         )
@@ -221,12 +225,52 @@ def forward(p: Program) -> Outcome:
     return guarded(run)
 
 
+def again(p: Program) -> Outcome:
+    """A function that was called with other numbers before, so that it took other branches."""
+    x, m, order, a, k = p.case.args
+    compiled = fgrad.jit(p.function)
+    other = p.case._replace(args=(-x, m[::-1].copy(), order[::-1].copy(), -a, k))
+    with python_limit() as late:
+        right = call_python(p.function, other)
+    if late or right.raised is not None or not stable(p.function, other, right.result):
+        return Outcome(EQUAL)
+    rtol = 1e-5 if is_single(p) else 1e-7
+    found = value_outcome(right, compiled, other, rtol)
+    return value_outcome(p.right, compiled, p.case, rtol) if found.kind == EQUAL else found
+
+
+def lanes(p: Program) -> Outcome:
+    """Of two lanes, the second one; the first one takes other branches."""
+    x, m, order, a, k = copy.deepcopy(p.case.args)
+    if p.right.raised is not None:
+        return Outcome(EQUAL)
+    with python_limit() as late:
+        other = call_python(p.function, Case((-x, m[::-1], order, -a, k), *p.case[1:]))
+    if late or other.raised is not None:
+        return Outcome(EQUAL)  # what one lane raises, all raise
+
+    def run() -> str:
+        both = np.stack([-x, x]), np.stack([m[::-1], m]), order, np.array([-a, a]), k
+        found = fgrad.vmap(p.function, in_axes=(0, 0, None, 0, None))(*both)
+        found = [np.asarray(leaf)[1] for leaf in fgrad.tree.leaves(found)]
+        right = [np.asarray(leaf) for leaf in fgrad.tree.leaves(p.right.result)]
+        if len(found) != len(right):
+            return f"{len(found)} results, right {len(right)}"
+        pairs = zip(found, right, strict=True)
+        rtol = 1e-5 if is_single(p) else 1e-7
+        return "; ".join([d for one, two in pairs if (d := difference(one, two, rtol))])
+
+    return guarded(run)
+
+
 MODES: dict[str, Callable[[Program], Outcome]] = {
     "jit": value(fgrad.jit),
     "grad": slope(lambda loss, places: fgrad.grad(loss, places)),
     "jit_grad": slope(lambda loss, places: fgrad.jit(fgrad.grad(loss, places))),
     "grad_jit": slope(lambda loss, places: fgrad.grad(fgrad.jit(loss), places)),
     "jvp": forward,
+    "again": again,
+    "lanes": lanes,
 }
 ALWAYS = ("jit", "grad")
 
@@ -264,12 +308,17 @@ def modes_of(number: int, modes: list[str], every: int) -> list[str]:
 
 
 def check_many(
-    seed: int, numbers: range, modes: list[str], every: int = 3, show: bool = False
+    seed: int,
+    numbers: range,
+    modes: list[str],
+    every: int = 3,
+    show: bool = False,
+    grammar: str = "loops",
 ) -> Counts:
     """Run some programs of a seed."""
     counts = Counts()
     for number in numbers:
-        p = program(seed, number)
+        p = program(seed, number, grammar)
         counts.programs += 1
         for mode in modes_of(number, modes, every):
             found = MODES[mode](p)
@@ -321,13 +370,14 @@ def main() -> int:
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--every", type=int, default=3, help="gradients of every k-th program")
     parser.add_argument("--only", help="one program, as SEED:NUMBER")
+    parser.add_argument("--grammar", choices=list(GRAMMARS), default="loops")
     parser.add_argument("--show", action="store_true", help="print mismatches as they are found")
     parser.add_argument("--reduce", action="store_true", help="leave out statements of mismatches")
     options = parser.parse_args()
     modes, begin = options.modes.split(","), time.perf_counter()
     if options.only:
         seed, number = map(int, options.only.split(":"))
-        p = program(seed, number)
+        p = program(seed, number, options.grammar)
         print(text_of(p.statements))
         counts = Counts()
         counts.programs = 1
@@ -335,7 +385,9 @@ def main() -> int:
             counts.add(p, mode, MODES[mode](p))
     else:
         numbers = range(options.start, options.start + options.count)
-        counts = check_many(options.seed, numbers, modes, options.every, options.show)
+        counts = check_many(
+            options.seed, numbers, modes, options.every, options.show, options.grammar
+        )
     report(counts, time.perf_counter() - begin, options.reduce)
     return bool(counts.mismatches)
 

@@ -15,6 +15,13 @@ def test_random_programs(part: int) -> None:
     assert not counts.mismatches, [(p.name, mode, o) for p, mode, o in counts.mismatches]
 
 
+@pytest.mark.parametrize("part", range(2))
+def test_random_programs_about_names(part: int) -> None:
+    counts = check_many(3, range(part, COUNT, 2), list(MODES), grammar="names")
+    assert not counts.mismatches, [(p.name, mode, o) for p, mode, o in counts.mismatches]
+    assert counts.equal["jit"] >= COUNT // 4  # most are no refusals
+
+
 def test_numbers_name_programs() -> None:
     first, second = program(3, 5), program(3, 5)
     assert first.statements == second.statements

@@ -28,7 +28,7 @@ from fgrad.ir.aval import PYTHON_SCALARS
 from fgrad.ir.program import Atom, Program, Var
 from fgrad.ir.walk import must_run, subprograms
 from fgrad.trace import Tracer, Value
-from fgrad.tracing.assign import keep_memory, root_of, writes_of
+from fgrad.tracing.assign import Root, keep_memory, root_of, writes_of
 from fgrad.tracing.layouts import note_taken
 from fgrad.tracing.outside.watches import Watches
 from fgrad.tracing.overlap import overlap
@@ -37,6 +37,7 @@ from fgrad.transforms.core.arguments import (
     check_shape,
     check_written,
     is_contiguous,
+    one_array,
     shared,
     store,
     strided,
@@ -78,24 +79,25 @@ class Effects(NamedTuple):
         writes: the arguments that are written; their new values are the last outputs.
         stores: what containers hold afterwards.
         contiguous: the arguments that were taken to lie in C order, where a reshape was written.
+        apart: pairs of arguments that were taken to be two arrays: `x is y`.
     """
 
     leaves: tuple[int, ...]
     writes: tuple[int, ...]
     stores: tuple[Stored, ...]
     contiguous: tuple[int, ...]
+    apart: tuple[tuple[int, int], ...] = ()
 
     @property
     def nothing(self) -> bool:
         """Whether calls do nothing but return new arrays."""
-        return not (
-            self.writes or self.stores or self.contiguous or any([k < 0 for k in self.leaves])
-        )
+        does = self.writes or self.stores or self.contiguous or self.apart
+        return not (does or any([k < 0 for k in self.leaves]))
 
     @property
     def native(self) -> bool:
         """Whether native code can do it."""
-        return not (self.stores or set(self.contiguous) - set(self.writes))
+        return not (self.stores or self.apart or set(self.contiguous) - set(self.writes))
 
     def donations(self, donated: Sequence[int], first: int, outputs: int) -> tuple[Donation, ...]:
         """The inputs of the program that give their memory to results.
@@ -119,6 +121,9 @@ class Effects(NamedTuple):
         """Raise a card if what is written cannot be, or shares memory with another argument, or
         with an array that the function reads from outside."""
         check_written(self.writes, given, fun, names)
+        for j, k in self.apart:
+            if overlap(given[j], given[k]):
+                raise one_array(fun, names()[j], names()[k])
         for k in self.contiguous:
             if not is_contiguous(given[k]):
                 raise strided(fun, names()[k])
@@ -181,8 +186,18 @@ class Watched:
                 raise unwritable(fun, names()[k], "is a number", "numbers do not change.")
             check_shape(self.tracers[k], self.shapes[k], fun, names()[k])
         contiguous = self.contiguous()
-        effects = Effects(tuple(leaves), writes, stores, contiguous)
+        effects = Effects(tuple(leaves), writes, stores, contiguous, self._apart())
         return effects, values + [self.tracers[k] for k in writes]
+
+    def _apart(self) -> tuple[tuple[int, int], ...]:
+        """The pairs of arguments that were taken to be two arrays."""
+        pairs = [
+            (k, self.numbers.get(id(other()), -1))
+            for k, x in enumerate(self.tracers)
+            if isinstance(x.memory, Root)
+            for other in x.memory.apart or ()
+        ]
+        return tuple([(j, k) for j, k in pairs if k >= 0])
 
     def contiguous(self) -> tuple[int, ...]:
         """The arguments that were taken to lie in C order."""

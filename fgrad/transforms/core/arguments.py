@@ -114,6 +114,18 @@ def shared(function: str, name: str, other: str) -> ArgumentWriteError:
     )
 
 
+def one_array(function: str, name: str, other: str) -> ArgumentWriteError:
+    """The card for arguments that share memory, of which the function asks whether they do."""
+    return ArgumentWriteError(
+        f"{function} asks whether two arguments are one array, and they share memory.",
+        (
+            ("value", f"{name} and {other}"),
+            ("why", "the function was traced for arguments that share no memory."),
+            ("write", f"{other}.copy() in the call"),
+        ),
+    )
+
+
 def strided(function: str, name: str) -> ArgumentWriteError:
     """The card for a view that is none if the argument is not contiguous."""
     return ArgumentWriteError(
