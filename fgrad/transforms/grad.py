@@ -6,6 +6,7 @@ grad : (a -> R) -> a -> CT a
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
@@ -290,11 +291,14 @@ def _checked_result(out: object, fun: Callable[..., PyTree], holomorphic: bool) 
         )
     value = as_value(out, f"the result of {name}")
     if value.shape != ():
+        item = f"f(x)[{', '.join('0' * value.ndim)}]"
+        single = ("write", f"{item:<32}the number, of a result that has one")
         raise NonScalarGradError(
             f"grad needs a scalar result, but {name} returned an array of shape {value.shape}.",
             (
                 *rows,
                 ("why", "a gradient is the derivative of one number."),
+                *((single,) if math.prod(value.shape) == 1 else ()),
                 ("write", "np.sum(...) or np.mean(...)     to make one number of the result"),
                 ("write", "fgrad.jacrev(f)                 the derivative of every element"),
                 ("write", "fgrad.vjp(f, x)                 the pullback of a chosen cotangent"),
