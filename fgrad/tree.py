@@ -11,6 +11,7 @@ Arguments:
 
 from __future__ import annotations
 
+import builtins
 import functools
 import math
 from collections.abc import Callable, Hashable, Iterable
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_extension, lazy_module, lazy_names
+from fgrad.base.tree_classes import LEAVES, NAMESPACE, forget, recognize
 from fgrad.errors import ArgumentError
 from fgrad.typing import PyTree
 
@@ -77,7 +79,6 @@ compiled = lazy_extension("optree._C")
 optree = lazy_module("optree")
 optree_dataclasses = lazy_module("optree.dataclasses")
 
-NAMESPACE = "fgrad"  # that of fgrad/base/tree_paths.py
 TreeDef: TypeAlias = "PyTreeSpec"
 IsLeaf: TypeAlias = Callable[[Any], bool]
 
@@ -116,7 +117,10 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Tre
         >>> unflatten(treedef, leaves)
         {'b': 2.0, 'a': (1.0, None)}
     """
-    return compiled.flatten(tree, is_leaf, False, NAMESPACE)
+    found = compiled.flatten(tree, is_leaf, False, NAMESPACE)
+    if LEAVES.issuperset(builtins.map(type, found[0])) or not recognize(found[0]):
+        return found
+    return flatten(tree, is_leaf)
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> PyTree:
@@ -232,11 +236,12 @@ def is_leaf(x: object) -> bool:
         >>> is_leaf(1.0), is_leaf([1.0]), is_leaf(None)
         (True, False, False)
     """
-    return compiled.is_leaf(x, None, False, NAMESPACE)
+    return compiled.is_leaf(x, None, False, NAMESPACE) and not recognize((x,))
 
 
 def children(x: object) -> list[PyTree]:
     """The children of a container, one level down."""
+    recognize((x,))
     numbers = count()
     return leaves(x, lambda _node: next(numbers) > 0)
 
@@ -248,6 +253,7 @@ def paths(tree: PyTree) -> list[str]:
         >>> paths({'w': [1.0, 2.0]})
         ["['w'][0]", "['w'][1]"]
     """
+    flatten(tree)  # registers what it has
     accessors = optree.tree_accessors(tree, namespace=NAMESPACE)
     return [accessor.codify("") for accessor in accessors]
 
@@ -327,6 +333,7 @@ def broadcast_prefix(
         >>> broadcast_prefix({'a': 0, 'b': 1}, {'a': [2.0, 3.0], 'b': 4.0})
         [0, 0, 1]
     """
+    flatten(tree, is_leaf)  # registers what it has
     return optree.broadcast_prefix(
         prefix, tree, is_leaf, none_is_leaf=none_is_leaf, namespace=NAMESPACE
     )
@@ -375,6 +382,7 @@ def combine(*trees: PyTree) -> PyTree:
         >>> combine(moving, fixed)
         {'w': 1.0, 'b': 2.0}
     """
+    flatten(trees)  # registers what they have
     return optree.tree_map(_first_given, *trees, none_is_leaf=True, namespace=NAMESPACE)
 
 
@@ -445,6 +453,7 @@ def register_node(
         >>> leaves(Pair(1.0, 2.0))
         [1.0, 2.0]
     """
+    forget(cls)
     optree.register_pytree_node(cls, flatten_func, unflatten_func, namespace=NAMESPACE)
     _REGISTERED.add(cls)
     return cls
@@ -473,4 +482,5 @@ def dataclass(cls: type) -> type:
         >>> leaves(Params(1.0, 2.0))
         [1.0, 2.0]
     """
+    forget(cls)
     return optree_dataclasses.dataclass(cls, namespace=NAMESPACE)

@@ -7,6 +7,7 @@ The programs are those of `test_errors.py`, with the one change that the line as
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -98,9 +99,14 @@ def _ruled(make: Callable[..., Any], *, as_argument: bool) -> Callable[[Any], An
     return loss
 
 
-@fgrad.tree.dataclass
-class _Traced:
+@fgrad.tree.register_dataclass
+@dataclasses.dataclass
+class _Computed:
     x: Any
+    y: Any = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.y = self.x * self.x
 
 
 class _Plain:
@@ -365,8 +371,8 @@ MENDED: dict[str, dict[str, Mended]] = {
     },
     "string_in_a_dictionary": {"mark it as constant": _CLOSE_OVER},
     "plain_dataclass_under_jit": {
-        "@fgrad.tree.dataclass above": Mended(
-            lambda: fgrad.jit(lambda state: state.x)(_Traced(2.0)), 2.0
+        "@fgrad.tree.register_dataclass above": Mended(
+            lambda: fgrad.jit(lambda state: state.x * state.y)(_Computed(2.0)), 8.0
         ),
         "jit(<lambda>, static_argnames='state')": Mended(
             lambda: fgrad.jit(lambda state: state.x * 1.0, static_argnames="state")(

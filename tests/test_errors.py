@@ -31,6 +31,7 @@ leaks: list[Any] = []
 @dataclasses.dataclass
 class _Plain:
     x: float
+    y: float = dataclasses.field(init=False, default=0.0)
 
 
 def grad_of_a_vector() -> Any:

@@ -9,6 +9,7 @@ in these is compared afterwards with what was there before, so nothing that it d
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -48,7 +49,13 @@ def contents_of(container: object) -> Contents:
         return dict(enumerate(container))
     slots = [s for kind in type(container).__mro__ for s in _slots_of(kind)]
     found: Contents = {s: getattr(container, s) for s in slots if hasattr(container, s)}
-    return found | getattr(container, "__dict__", {})
+    own = getattr(container, "__dict__", {})
+    return found | {name: x for name, x in own.items() if not _is_cached(container, name)}
+
+
+def _is_cached(x: object, name: str) -> bool:
+    """Whether an attribute is a cached property: it follows from the others."""
+    return isinstance(getattr(type(x), name, None), functools.cached_property)
 
 
 def _slots_of(kind: type) -> Sequence[str]:

@@ -91,3 +91,11 @@ def is_of_class(x: object) -> TypeGuard[classmethod[object, ..., object]]:
 def is_any(x: object, kinds: tuple[type, ...]) -> bool:
     """Whether a value is of one of some classes, of which type checkers shall conclude nothing."""
     return isinstance(x, kinds)
+
+
+def own_dict(x: object) -> object:
+    """`x.__dict__` or None, not by a `__getattr__`, which may make it up, or raise anything."""
+    try:
+        return object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.base.tree_paths import NAMESPACE
+from fgrad.base.tree_classes import NAMESPACE, forget, is_static, static_values
 from fgrad.errors import ArgumentError
 from fgrad.typing import PyTree
 
@@ -58,7 +58,7 @@ def register_dataclass(
 
     def flatten(x: PyTree) -> tuple[object, ...]:
         children = [getattr(x, name) for name in data]
-        return children, tuple([getattr(x, name) for name in meta]), data
+        return children, static_values(x, meta), data
 
     if hasattr(cls, "__dataclass_fields__"):
 
@@ -73,6 +73,7 @@ def register_dataclass(
                 object.__setattr__(made, name, value)
             return made
 
+    forget(cls)
     entries = optree.GetAttrEntry
     optree.register_pytree_node(
         cls, flatten, unflatten, path_entry_type=entries, namespace=NAMESPACE
@@ -99,7 +100,7 @@ def _fields(
         return tuple(data), tuple(meta)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init and f.name not in dropped}
     if data is None and meta is None:
-        static = {name for name, f in fields.items() if _is_static(f)}
+        static = {name for name, f in fields.items() if is_static(f.metadata)}
         return tuple([n for n in fields if n not in static]), tuple(
             [n for n in fields if n in static]
         )
@@ -114,11 +115,6 @@ def _fields(
             ),
         )
     return tuple(data), tuple(meta)
-
-
-def _is_static(field: dataclasses.Field[PyTree]) -> bool:
-    given = field.metadata
-    return bool(given.get("static", False)) or not given.get("pytree_node", True)
 
 
 def register_node_with_keys(
@@ -151,6 +147,7 @@ def register_node_with_keys(
         ['[0].x', '[0].y']
     """
     del flatten_func
+    forget(cls)
 
     def flatten(x: PyTree) -> tuple[object, ...]:
         pairs, static = flatten_with_keys(x)
@@ -181,6 +178,7 @@ def register_node_class(cls: C) -> C:
         >>> fgrad.tree.leaves(Box(2.0))
         [2.0]
     """
+    forget(cls)
     unflatten = cls.tree_unflatten  # type: ignore[attr-defined]
     optree.register_pytree_node(cls, lambda x: x.tree_flatten(), unflatten, namespace=NAMESPACE)
     return cls
@@ -201,6 +199,7 @@ def register_static(cls: C) -> C:
         >>> fgrad.tree.leaves([Mode("train"), 1.0])
         [1.0]
     """
+    forget(cls)
     optree.register_pytree_node(cls, lambda x: ((), x), lambda x, _: x, namespace=NAMESPACE)
     return cls
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.tree_classes import NAMESPACE, recognize
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 optree = lazy_module("optree")
 
-NAMESPACE = "fgrad"  # in which classes are registered as containers
 IsLeaf: TypeAlias = Callable[[PyTree], bool]
 
 
@@ -90,6 +90,8 @@ def flatten_with_path(
     """
     found = optree.tree_flatten_with_accessor(tree, is_leaf=is_leaf, namespace=NAMESPACE)
     accessors, leaves, treedef = found
+    if recognize(leaves):
+        return flatten_with_path(tree, is_leaf)
     paths = [tuple(map(_key, accessor)) for accessor in accessors]
     return list(zip(paths, leaves, strict=True)), treedef
 

@@ -61,7 +61,7 @@ def unsupported(name: str, x: Any, path: str) -> UnsupportedTypeError:
         (
             ("value", f"{path} is a {kind}"),
             ("why", "compiled code knows bool, integer, float and complex arrays only."),
-            *dataclass_advice(x),
+            *dataclass_advice(x, path),
             ("write", f"jit({name}, static_argnames={path.split('[')[0].split('.')[0]!r})"),
             ("write", "    the argument is a constant: the function is traced for each value"),
             ("write", "or close over the object instead of passing it."),

@@ -44,6 +44,7 @@ from fgrad.base.kinds import (
     is_static,
     is_tuple,
     is_tuple_like,
+    own_dict,
 )
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.trace import Tracer
@@ -458,7 +459,7 @@ class _Walk:
                 self.number((id(x), in_class), value, steps)
                 self.follow(value, steps, where)
             return
-        held = getattr(x, "__dict__", None)
+        held = own_dict(x)
         if is_plain_dict(held):
             self.watches.dict_of(x, held, path)
             self.item(held, name, where, steps)
@@ -585,8 +586,8 @@ def dict_of_class(cls: type) -> Contents:
 
 
 def own_attributes(x: object) -> Mapping[str, object]:
-    """`x.__dict__`; nothing where a `__getattr__` makes up something of that name."""
-    held = getattr(x, "__dict__", None)
+    """`x.__dict__`; nothing where there is none."""
+    held = own_dict(x)
     return held if is_attributes(held) else {}
 
 

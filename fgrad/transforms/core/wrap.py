@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -11,6 +12,7 @@ from fgrad import tree
 from fgrad.base.foreign import holds_array, native_order, plain_array, refuse_foreign
 from fgrad.base.kinds import is_any, is_array, is_scalar, is_tuple_like
 from fgrad.base.pickling import Transformed, label_of
+from fgrad.base.tree_classes import computed_fields
 from fgrad.errors import ArgumentError, GradDtypeError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
 from fgrad.trace import Builder, Tracer, Value
@@ -72,19 +74,25 @@ def unsupported_type(x: object, what: str) -> UnsupportedTypeError:
         f"fgrad traces arrays of numbers, but {what} is a {kind}{dtype}.",
         (
             ("why", "only bool, integer, float and complex arrays can be traced and compiled."),
-            *dataclass_advice(x),
+            *dataclass_advice(x, what),
             *(() if numbers is None else (convert,)),
             ("write", "mark it as constant:   jit(f, static_argnums=...), or close over it"),
         ),
     )
 
 
-def dataclass_advice(x: object) -> tuple[tuple[str, str], ...]:
-    """The row of a card about an object of a plain dataclass."""
-    if not hasattr(type(x), "__dataclass_fields__"):
-        return ()
-    name = type(x).__name__
-    return (("write", f"@fgrad.tree.dataclass above class {name}: its fields are traced"),)
+def dataclass_advice(x: object, where: str) -> tuple[tuple[str, str], ...]:
+    """The row of a card about an object with fields, or about what is in a field."""
+    kind, name = type(x), type(x).__name__
+    if computed_fields(kind):
+        text = f"@fgrad.tree.register_dataclass above class {name}: its __init__ makes"
+        return (("write", f"{text} {computed_fields(kind)[0]} again"),)
+    if dataclasses.is_dataclass(kind):
+        return (("write", f"fgrad.tree.register_node({name}, flatten, unflatten)"),)
+    if "." in where:
+        text = "dataclasses.field(metadata={'static': True}) for a field that is no array"
+        return (("write", text),)
+    return ()
 
 
 def as_values(
