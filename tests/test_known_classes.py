@@ -401,3 +401,11 @@ def test_classes_and_settings_are_no_containers() -> None:
     assert tree.leaves([Plain, 1.0]) == [Plain, 1.0]
     f = fgrad.jit(lambda x, p: x * p.b, static_argnums=1)
     assert f(2.0, Frozen(None, 3.0)) == 6.0
+
+
+def test_class_of_a_program_without_a_name() -> None:
+    """Python gives it the module builtins, as in doctests."""
+    scope: dict[str, Any] = {}
+    exec("import dataclasses\n@dataclasses.dataclass\nclass P:\n    w: float", scope)
+    assert scope["P"].__module__ == "builtins"
+    assert fgrad.grad(lambda p: p.w**2)(scope["P"](3.0)).w == 6.0

@@ -34,6 +34,9 @@ LEAVES: set[type] = {np.ndarray, int, float, complex, bool, str, np.float64, np.
 _SEEN: WeakSet[type] = WeakSet()  # no other needs one again
 _REGISTERED: WeakSet[type] = WeakSet()  # those of them that are registered here
 
+_MADE_BY_PYTHON = 1 << 9  # the flag of types that a class statement makes
+_KNOWN = ("fgrad", "numpy")  # packages whose classes register themselves
+
 # What has one of these is an array, whatever else it is.
 _ARRAYS = ("__array__", "__array_interface__", "__array_ufunc__", "__dlpack__", "__jax_array__")
 
@@ -52,7 +55,7 @@ def recognize(leaves: Iterable[PyTree]) -> bool:
     for kind, x in {type(x): x for x in leaves}.items():
         if kind in LEAVES or kind in _SEEN:
             continue
-        if kind.__module__.split(".")[0] in ("fgrad", "numpy", "builtins"):
+        if not kind.__flags__ & _MADE_BY_PYTHON or kind.__module__.split(".")[0] in _KNOWN:
             LEAVES.add(kind)
             continue
         _SEEN.add(kind)
