@@ -23,16 +23,18 @@ from fgrad.compile.kernel.affine import AffineIndex, shifted, total, value
 from fgrad.compile.kernel.ir import Break, Ref
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.loops.values import Value
-from fgrad.compile.loops.writer import KINDS, Block, LoopWriter
+from fgrad.compile.loops.writer import KINDS, MOST_CODE, Block, LoopWriter
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Lit, Program, Var
 from fgrad.ir.traits import CONTROL
-from fgrad.ir.walk import definitions, use_counts
+from fgrad.ir.walk import cost_of, definitions, use_counts
 from fgrad.ops import primitives as prims
 from fgrad.ops.counters import counter_step
 
 BLOCKS = (4, 1)  # vectors at a time, which hide the latency of an addition
+LONG_TERM = 32  # the cost of a term that takes longer than that
+MOST_CODE_BEFORE = MOST_CODE // 2  # instructions of a kernel in which sums have blocks
 OPERATIONS = ("add", "mul", "max", "min")  # of accumulators, which any order will do for
 
 
@@ -118,7 +120,10 @@ def sums_by_blocks(
     carry: Sequence[Value],
 ) -> list[Value]:  # fmt: skip
     """The carries of a loop after as many steps as there are in whole blocks."""
-    for vectors in BLOCKS:
+    cost = sum([max(cost_of(eqn), 1) for eqn in s.terms.eqns])
+    for vectors in BLOCKS if cost <= LONG_TERM else BLOCKS[1:]:
+        if w.b.size + cost > MOST_CODE_BEFORE:
+            break
         carry = _blocks(w, s, cond_consts, body_consts, carry, vectors)
     return list(carry)
 
