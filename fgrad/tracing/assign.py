@@ -380,7 +380,13 @@ def thaw(frozen: Frozen) -> None:
 
     A view cannot be before its base, and not at all if the user has frozen that meanwhile.
     """
-    arrays = [x for x in [ref() for ref in frozen] if x is not None]
+    arrays: list[np.ndarray] = []
+    for ref in frozen:
+        x = ref()
+        if x is not None and x.base is None:
+            x.flags.writeable = True
+        elif x is not None:
+            arrays.append(x)
     frozen.clear()
     for _ in range(len(arrays)):
         for x in arrays:
