@@ -11,7 +11,7 @@ help:
 	@echo "make demo      train on handwritten digits, per-sample gradients, a figure in examples/out"
 	@echo "make test      all tests, doctests and notebooks"
 	@echo "make test-ranks  the tests of ranks, with MPICH and with Open MPI"
-	@echo "make lint      ruff (rules and format) and pyright"
+	@echo "make lint      ruff (rules and format), pyright, and mypy on typical uses"
 	@echo "make format    let ruff rewrite the sources"
 	@echo "make bench     fgrad against the peers that are installed, some minutes; results in benchmarks/results"
 	@echo "make bench-full  installs the peers; also on one thread, and on a busy machine"
@@ -53,6 +53,7 @@ lint: $(VENV)/.extras-dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m pyright
+	$(PY) -m mypy
 
 types: $(VENV)/.extras-dev
 	$(PY) -m pyright

@@ -28,9 +28,21 @@ with _modules_loading():
     from fgrad.numpy.at_indexing import at
     from fgrad.ops.elementwise import stop_gradient as _stop_gradient
     from fgrad.tracing.tables import deferred as _deferred
-    from fgrad.typing import PyTree
+    from fgrad.typing import T
 
 if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
+    from fgrad import checkpoint_policies as checkpoint_policies
+    from fgrad import debug as debug
+    from fgrad import distributed as distributed
+    from fgrad import errors as errors
+    from fgrad import lax as lax
+    from fgrad import nn as nn
+    from fgrad import optim as optim
+    from fgrad import parallel as parallel
+    from fgrad import random as random
+    from fgrad import scipy as scipy
+    from fgrad import sparse as sparse
+    from fgrad import testing as testing
     from fgrad.capture.explain import explain_capture
     from fgrad.capture.unroll import unroll
     from fgrad.compile.jit.costs import cost_analysis
@@ -124,7 +136,7 @@ _MODULES = (
 )
 
 
-def stop_gradient(x: PyTree) -> PyTree:
+def stop_gradient(x: T) -> T:
     """`x`, a tree of arrays, regarded as a constant by every derivative.
 
     Example:

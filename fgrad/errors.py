@@ -50,7 +50,7 @@ class FgradError(Exception):
         name = type(self).__name__
         super().__init__(card(headline, rows, name.lower() if rows else ""))
         self.headline = headline
-        self.rows = rows
+        self.rows: tuple[Row, ...] = rows
 
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Say more, in front of what there is to write."""

@@ -23,17 +23,17 @@ from fgrad.lax.unchanged import chosen
 from fgrad.numpy.promote import as_array, convert
 from fgrad.trace import Value
 from fgrad.tracing.device_tracing import lowered
-from fgrad.typing import ArrayLike, PyTree
+from fgrad.typing import ArrayLike, PyTree, R
 
 
 @hides_own_frames
 @lowered
 def cond(
     pred: ArrayLike,
-    true_fun: Callable[..., PyTree],
-    false_fun: Callable[..., PyTree],
-    *operands: Value,
-) -> PyTree:
+    true_fun: Callable[..., R],
+    false_fun: Callable[..., R],
+    *operands: PyTree,
+) -> R:
     """`true_fun(*operands)` if `pred`, else `false_fun(*operands)`; only one of them is computed.
 
     Arguments:
@@ -58,7 +58,7 @@ def cond(
 
 @hides_own_frames
 @lowered
-def switch(index: ArrayLike, branches: Sequence[Callable[..., PyTree]], *operands: Value) -> PyTree:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: PyTree) -> R:
     """`branches[index](*operands)`, the index clamped to the valid ones; only that is computed.
 
     Arguments:

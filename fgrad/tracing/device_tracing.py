@@ -30,7 +30,7 @@ from fgrad.ir.program import Eqn, Program
 from fgrad.ir.walk import programs_in, subprograms
 from fgrad.trace import Builder, Tracer, Value, bind
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, bind_on_device, put
-from fgrad.typing import EqnParams, P, PyTree
+from fgrad.typing import EqnParams, P, PyTree, R
 
 F = TypeVar("F", bound=Callable[..., PyTree])
 
@@ -153,11 +153,11 @@ def through(
     return results_of(function(*[lift_tree(x) for x in args], **named), device)
 
 
-def lowered(function: Callable[P, PyTree]) -> Callable[P, PyTree]:
+def lowered(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: a function whose results the user sees."""
 
-    def outer(*args: P.args, **kwargs: P.kwargs) -> PyTree:
-        out = function(*args, **kwargs)
+    def outer(*args: P.args, **kwargs: P.kwargs) -> R:
+        out: PyTree = function(*args, **kwargs)
         if type(out) is Tracer:
             return lower(out)
         return tree.map(lower, out) if DEVICES else out

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
+from typing import Literal, overload
 
 import numpy as np
 
@@ -44,7 +45,7 @@ from fgrad.transforms.core.wrap import (
     split_aux,
     writable_result,
 )
-from fgrad.typing import P, PyTree
+from fgrad.typing import Aux, P, PyTree, R
 
 by_name = lazy_module("fgrad.transforms.by_name")
 memory_budget = lazy_module("fgrad.transforms.checkpoint.memory_budget")
@@ -56,14 +57,14 @@ _ONE = np.float64(1.0)
 
 @pickles_as_call
 def value_and_grad(
-    fun: Callable[P, PyTree],
+    fun: Callable[P, R],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
     *,
     argnames: str | Sequence[str] | None = None,
     memory: int | str | None = None,
-) -> Callable[P, tuple[PyTree, PyTree]]:
+) -> Callable[P, tuple[R, PyTree]]:
     """A function that returns both `fun(*args)` and its gradient.
 
     Arguments:
@@ -178,6 +179,18 @@ def _differentiated(
     return differentiated
 
 
+@overload
+def grad(
+    fun: Callable[P, tuple[PyTree, Aux]], argnums: int | Sequence[int] = ..., *,
+    has_aux: Literal[True], holomorphic: bool = ..., argnames: str | Sequence[str] | None = ...,
+    memory: int | str | None = ...,
+) -> Callable[P, tuple[PyTree, Aux]]: ...  # fmt: skip
+@overload
+def grad(
+    fun: Callable[P, PyTree], argnums: int | Sequence[int] = ..., has_aux: bool = ...,
+    holomorphic: bool = ..., *, argnames: str | Sequence[str] | None = ...,
+    memory: int | str | None = ...,
+) -> Callable[P, PyTree]: ...  # fmt: skip
 @pickles_as_call
 def grad(
     fun: Callable[P, PyTree],

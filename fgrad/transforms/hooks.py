@@ -28,7 +28,7 @@ from fgrad.transforms.custom.function import line_of
 from fgrad.transforms.custom.vjp import CustomVjp
 from fgrad.transforms.grad import grad
 from fgrad.transforms.vmap import vmap
-from fgrad.typing import ArrayLike, EqnParams, P, PyTree
+from fgrad.typing import EqnParams, P, PyTree, T
 
 
 class Hook(Opaque):
@@ -105,11 +105,11 @@ tap_p.pullback = _pull
 
 
 def tap(
-    x: PyTree,
+    x: T,
     name: str | None = None,
     on_value: Callable[[PyTree], PyTree] | None = None,
     on_cotangent: Callable[[PyTree], PyTree] | None = None,
-) -> PyTree:
+) -> T:
     """`x` itself, with hooks on its value and on the gradient that comes back to it.
 
     Arguments:
@@ -206,7 +206,7 @@ def collecting_tags() -> bool:
     return _COLLECTORS.innermost is not None
 
 
-def tag(x: ArrayLike, name: str) -> ArrayLike:
+def tag(x: T, name: str) -> T:
     """`x` itself, under a name for `grad_wrt_tags`; free where nobody asks.
 
     Example:
@@ -216,11 +216,12 @@ def tag(x: ArrayLike, name: str) -> ArrayLike:
     collector = _COLLECTORS.innermost
     if collector is None:
         return x
-    return collector.meet(name, as_value(x, f"the operand of tag {name!r}"))
+    met: PyTree = collector.meet(name, as_value(x, f"the operand of tag {name!r}"))
+    return met
 
 
 @pickles_as_call
-def grad_wrt_tags(fun: Callable[P, PyTree]) -> Callable[P, dict[str, Value]]:
+def grad_wrt_tags(fun: Callable[P, PyTree]) -> Callable[P, dict[str, PyTree]]:
     """The gradients of a scalar function with respect to the intermediate results that it tags.
 
     Arguments:

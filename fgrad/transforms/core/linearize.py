@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal, overload
 
 import numpy as np
 
@@ -45,7 +46,7 @@ from fgrad.transforms.core.wrap import (
     own,
     split_aux,
 )
-from fgrad.typing import PyTree
+from fgrad.typing import Aux, PyTree, R
 
 
 class Linearized(NamedTuple):
@@ -155,6 +156,16 @@ def _check_linear(
     return checked
 
 
+@overload
+def jvp(
+    fun: Callable[..., tuple[R, Aux]], primals: Sequence[PyTree], tangents: Sequence[PyTree],
+    has_aux: Literal[True],
+) -> tuple[R, R, Aux]: ...  # fmt: skip
+@overload
+def jvp(
+    fun: Callable[..., R], primals: Sequence[PyTree], tangents: Sequence[PyTree],
+    has_aux: Literal[False] = ...,
+) -> tuple[R, R]: ...  # fmt: skip
 @hides_own_frames
 def jvp(
     fun: Callable[..., PyTree],
@@ -219,6 +230,14 @@ def apply_tangents(
     return tree.unflatten(lin.out_tree, [own(t, given) for t in filled])
 
 
+@overload
+def linearize(
+    fun: Callable[..., tuple[R, Aux]], *primals: PyTree, has_aux: Literal[True]
+) -> tuple[R, Callable[..., R], Aux]: ...
+@overload
+def linearize(
+    fun: Callable[..., R], *primals: PyTree, has_aux: Literal[False] = ...
+) -> tuple[R, Callable[..., R]]: ...
 @hides_own_frames
 def linearize(
     fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False
@@ -265,6 +284,14 @@ def _pushforward(linear: Linearized, name: str) -> Callable[..., PyTree]:
     return linear_function(fun_jvp, f"linearize({name})", form)
 
 
+@overload
+def vjp(
+    fun: Callable[..., tuple[R, Aux]], *primals: PyTree, has_aux: Literal[True]
+) -> tuple[R, Callable[[PyTree], tuple[PyTree, ...]], Aux]: ...
+@overload
+def vjp(
+    fun: Callable[..., R], *primals: PyTree, has_aux: Literal[False] = ...
+) -> tuple[R, Callable[[PyTree], tuple[PyTree, ...]]]: ...
 @hides_own_frames
 def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """The value of `fun` at `primals`, and the transpose of its derivative there.
