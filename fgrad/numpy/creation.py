@@ -529,7 +529,10 @@ def astype(
     if not is_numeric(dtype):
         why = "only bool, integer, float and complex arrays can be traced and compiled."
         headline = f"A traced array cannot become one of dtype {dtype}."
-        raise UnsupportedTypeError(headline, (*user_line(), ("why", why)))
+        write = (
+            f"np.asarray(y).astype({dtype.name!r})      of the result y, outside of the function"
+        )
+        raise UnsupportedTypeError(headline, (*user_line(), ("why", why), ("write", write)))
     out = convert(cx.real(a) if dtype.kind not in "cb" else a, dtype)
     if type(a) is Tracer and copy:
         out = copied_like(a, fresh(out) if out is a else out)

@@ -111,7 +111,12 @@ def test_numbers_of_few_bits_are_stored_not_computed_with(name: str) -> None:
     stored = np.arange(4).astype(dtype)
     slope = fgrad.grad(lambda w: np.sum(w * stored.astype(np.float32)))(np.ones(4, np.float32))
     np.testing.assert_array_equal(slope, [0, 1, 2, 3])
-    with pytest.raises(UnsupportedTypeError):
+    with pytest.raises(UnsupportedTypeError, match=r"np\.asarray\(y\)\.astype"):
         fgrad.jit(lambda x: x.astype(dtype))(np.arange(4.0))
-    with pytest.raises(UnsupportedTypeError):
-        fgrad.jit(lambda x: x)(stored)
+    for f in (fgrad.jit(lambda x: x), fgrad.vmap(lambda x: x), fgrad.jit(fgrad.vmap(lambda x: x))):
+        with pytest.raises(UnsupportedTypeError, match="stored by ml_dtypes") as found:
+            f(stored)
+        assert "static" not in str(found.value) and name in str(found.value)
+        np.testing.assert_array_equal(f(stored.astype(np.float32)), [0, 1, 2, 3])
+    result = np.asarray(fgrad.jit(lambda x: x + 0.0)(np.arange(4.0))).astype(dtype)
+    np.testing.assert_array_equal(result, stored)

@@ -10,7 +10,7 @@ from fgrad.base.pickling import label_of
 from fgrad.compile.jit.entries import Arguments
 from fgrad.compile.jit.static_arguments import Static
 from fgrad.errors import StaticArgumentError, UnsupportedTypeError
-from fgrad.transforms.core.wrap import dataclass_advice
+from fgrad.transforms.core.wrap import SMALL_NUMBERS, dataclass_advice, is_small
 
 
 def _described(arguments: Arguments) -> list[str]:
@@ -54,6 +54,9 @@ def explain_retrace(fun: Any) -> str:
 
 def unsupported(name: str, x: Any, path: str) -> UnsupportedTypeError:
     """The card for an argument that is no array of numbers."""
+    if is_small(getattr(x, "dtype", None)):
+        headline = f"The argument {path} of jit({name}) has numbers of dtype {x.dtype}."
+        return UnsupportedTypeError(headline, SMALL_NUMBERS)
     kind = type(x).__name__ + (f" of dtype {x.dtype}" if hasattr(x, "dtype") else "")
     kind += " of more than 64 bits" if type(x) is int else ""
     return UnsupportedTypeError(

@@ -66,6 +66,9 @@ def as_value(x: object, what: str = "an argument") -> PyTree:
 
 def unsupported_type(x: object, what: str) -> UnsupportedTypeError:
     """The card for a leaf that is not an array of numbers."""
+    if is_small(getattr(x, "dtype", None)):
+        headline = f"{what[:1].upper()}{what[1:]} has numbers of dtype {getattr(x, 'dtype', '')}."
+        return UnsupportedTypeError(headline, SMALL_NUMBERS)
     kind = f"{type(x).__module__}.{type(x).__qualname__}".removeprefix("builtins.")
     numbers = x if is_array(x) or is_scalar(x) else None
     dtype = "" if numbers is None else f" of dtype {numbers.dtype}"
@@ -79,6 +82,21 @@ def unsupported_type(x: object, what: str) -> UnsupportedTypeError:
             ("write", "mark it as constant:   jit(f, static_argnums=...), or close over it"),
         ),
     )
+
+
+def is_small(dtype: object) -> bool:
+    """Whether a dtype is one of the numbers of ml_dtypes that are stored and not computed with."""
+    return getattr(getattr(dtype, "type", None), "__module__", "") == "ml_dtypes"
+
+
+SMALL_NUMBERS = (
+    ("why", "numbers of 8 bits and less are stored by ml_dtypes, and not computed with."),
+    ("write", "f(x.astype(np.float32))      converted outside of the function"),
+    (
+        "write",
+        "lambda w: f(w, x.astype(np.float32))      or inside, of an array that is closed over",
+    ),
+)
 
 
 def dataclass_advice(x: object, where: str) -> tuple[tuple[str, str], ...]:
