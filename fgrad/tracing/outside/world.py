@@ -437,7 +437,7 @@ class _Walk:
     def attribute(self, x: object, name: str, path: str, steps: Sequence[Step]) -> None:
         """`x.name` is read, as Python finds it: in the class, in the object, in the class."""
         where = f"{path}.{name}"
-        if isinstance(x, types.ModuleType):
+        if isinstance(x, (types.ModuleType, types.FunctionType)):
             if not is_trusted(x):
                 self.item(vars(x), name, where, steps)
             return
