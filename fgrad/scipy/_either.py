@@ -38,6 +38,17 @@ def either(plain: ModuleType, traced: Callable[P, R], name: str = "") -> Callabl
     return function
 
 
+class Either:
+    """Decorator of a module: the function of the same name in the SciPy module `plain`, unless a
+    tracer, or an array on a GPU, is among the arguments."""
+
+    def __init__(self, plain: ModuleType) -> None:
+        self.plain = plain
+
+    def __call__(self, traced: Callable[P, R]) -> Callable[P, R]:
+        return either(self.plain, traced)
+
+
 def refusal(what: str, why: str, write: str) -> UnsupportedNumpyError:
     """The card for a function, or a way to call it, that has no traced form."""
     rows = (*user_line(), ("why", why), ("write", write))

@@ -1,7 +1,4 @@
-"""L7. `scipy.ndimage` with derivatives: images between their pixels.
-
-    import fgrad.scipy.ndimage as nd
-    fgrad.grad(lambda c: nd.map_coordinates(image, c).sum())(places)
+"""L7. `scipy.ndimage`: images between their pixels.
 
 Values between pixels are those of a spline of an order from 0 to 5, whose coefficients are a known
 linear map of the pixels (Unser 1999); derivatives are taken in the pixels and in the places.
@@ -12,29 +9,20 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
-from fgrad.scipy._either import either, others, refusal
+from fgrad.scipy._either import refusal
+from fgrad.scipy.ndimage.common import of_images, plain
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, DTypeLike, P, R
-
-plain = lazy_module("scipy.ndimage")
-
-__getattr__ = others(__name__, plain)
+from fgrad.typing import ArrayLike, DTypeLike
 
 Place = Callable[[Value, int], Value]
 _EDGE = 12  # pixels that are added where no recursion starts exactly
-
-
-def _either(traced: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: SciPy's function of the same name, unless a tracer is among the arguments."""
-    return either(plain, traced)
 
 
 def _folded(x: Value, n: int) -> Value:
@@ -101,9 +89,10 @@ def _weights(u: Value, order: int) -> list[Value]:
     return found
 
 
-def _coefficients(image: Value, order: int, mode: str) -> Value:
+def coefficients(image: Value, order: int, mode: str, axes: Sequence[int] | None = None) -> Value:
     """The coefficients of the spline through the pixels, by SciPy's filter of each axis."""
-    for axis, n in enumerate(image.shape):
+    for axis in range(len(image.shape)) if axes is None else axes:
+        n = image.shape[axis]
         matrix = plain.spline_filter1d(np.eye(n), order, axis=0, output=np.float64, mode=mode)
         image = np.moveaxis(np.tensordot(matrix, image, axes=(1, axis)), 0, axis)
     return image
@@ -129,11 +118,11 @@ def _prepared(image: Value, order: int, mode: str, cval: ArrayLike) -> tuple[Val
     if order < 2:
         return image, 0
     if mode == "nearest":
-        return _coefficients(np.pad(image, _EDGE, mode="edge"), order, mode), _EDGE
+        return coefficients(np.pad(image, _EDGE, mode="edge"), order, mode), _EDGE
     if mode == "grid-constant":
         wide = np.pad(image, _EDGE, constant_values=cval)
-        return _coefficients(wide, order, mode), _EDGE
-    return _coefficients(image, order, mode), 0
+        return coefficients(wide, order, mode), _EDGE
+    return coefficients(image, order, mode), 0
 
 
 def _summed(
@@ -166,7 +155,7 @@ def _of_kind(found: Value, kind: np.dtype) -> Value:
     return convert(found, kind)
 
 
-@_either
+@of_images
 def map_coordinates(
     input: ArrayLike,
     coordinates: ArrayLike,

@@ -1,7 +1,4 @@
-"""L7. `scipy.signal` with derivatives: spectra by segments, trends, convolutions.
-
-    import fgrad.scipy.signal as sg
-    fgrad.grad(lambda x: np.sum(sg.welch(x, nperseg=8)[1] ** 2))(np.arange(32.0))
+"""L7. `scipy.signal`: trends, and spectra by segments.
 
 A spectrum cuts the signal into segments that overlap, takes their trends out, multiplies them by a
 window and transforms them.  Names, arguments and values are SciPy's; the arrays of frequencies and
@@ -17,41 +14,24 @@ from typing import TypeAlias
 import numpy as np
 
 import fgrad.numpy as fnp
-from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.errors import ArgumentError, ShapeError
+from fgrad.errors import ShapeError
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.at_indexing import at
-from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, promote, user_line
+from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.ops.complex import real_dtype
-from fgrad.scipy import _convolutions
-from fgrad.scipy._either import either, others
+from fgrad.scipy.signal.common import Window, in_precision, of_signals, plain, wrong
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
-from fgrad.typing import ArrayLike, P, R
+from fgrad.typing import ArrayLike
 
-plain = lazy_module("scipy.signal")
-
-__getattr__ = others(__name__, plain)
-
-Window: TypeAlias = "str | tuple[object, ...] | ArrayLike"
 Detrend: TypeAlias = "str | bool | Callable[..., Value]"
-
-
-def _either(traced: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: SciPy's function of the same name, unless a tracer is among the arguments."""
-    return either(plain, traced)
-
-
-def _wrong(name: str, what: str, *writes: str) -> ArgumentError:
-    rows = (*user_line(), *[("write", text) for text in writes])
-    return ArgumentError(f"scipy.signal.{name}: {what}.", rows)
 
 
 # --- trends -------------------------------------------------------------------------------------
 
 
-@_either
+@of_signals
 def detrend(
     data: ArrayLike,
     axis: int = -1,
@@ -67,14 +47,14 @@ def detrend(
     """
     x = inexact(as_operand(data))
     if type not in ("linear", "l", "constant", "c"):
-        raise _wrong("detrend", f"type={type!r}", 'type="linear" or type="constant"')
+        raise wrong("detrend", f"type={type!r}", 'type="linear" or type="constant"')
     axis = normalize_axis(axis, len(x.shape))
     if type in ("constant", "c"):
         return x - np.mean(x, axis=axis, keepdims=True)
     n = x.shape[axis]
     cuts = np.unique(np.concatenate([[0], np.atleast_1d(np.asarray(bp, int)), [n]]))
     if cuts[-1] > n or cuts[0] < 0:
-        raise _wrong("detrend", f"bp={bp} for {n} numbers")
+        raise wrong("detrend", f"bp={bp} for {n} numbers")
     moved = moveaxis(x, axis, -1)
     parts = [_without_line(moved[..., a:b]) for a, b in itertools.pairwise(cuts)]
     return moveaxis(np.concatenate(parts, axis=-1), -1, axis)
@@ -104,7 +84,7 @@ def _segments(
 ) -> Segments:
     """The checked settings for a signal of n numbers; no segment is longer than it."""
     if nperseg is not None and int(nperseg) < 1:
-        raise _wrong(name, f"nperseg={nperseg}")
+        raise wrong(name, f"nperseg={nperseg}")
     if isinstance(window, (str, tuple)):
         length = min(256 if nperseg is None else int(nperseg), n)
         shape = plain.get_window(window, length)
@@ -112,7 +92,7 @@ def _segments(
         shape = inexact(as_operand(window))
         length = shape.shape[0] if len(shape.shape) == 1 else -1
         if length < 0 or length > n or nperseg not in (None, length):
-            raise _wrong(name, f"a window of shape {shape.shape} for nperseg={nperseg}, {n} values")
+            raise wrong(name, f"a window of shape {shape.shape} for nperseg={nperseg}, {n} values")
     return Segments(shape, length, *_steps(name, length, noverlap, nfft))
 
 
@@ -121,9 +101,9 @@ def _steps(name: str, length: int, noverlap: int | None, nfft: int | None) -> tu
     nfft = length if nfft is None else int(nfft)
     overlap = length // 2 if noverlap is None else int(noverlap)
     if nfft < length:
-        raise _wrong(name, f"nfft={nfft} is less than the segment, {length}")
+        raise wrong(name, f"nfft={nfft} is less than the segment, {length}")
     if not 0 <= overlap < length:
-        raise _wrong(name, f"noverlap={noverlap} for segments of {length}")
+        raise wrong(name, f"noverlap={noverlap} for segments of {length}")
     return length - overlap, nfft
 
 
@@ -148,21 +128,14 @@ def _scale(name: str, scaling: str, fs: float, window: Value) -> Value:
         return 1.0 / (fs * np.sum(window * window))
     if scaling == "spectrum":
         return 1.0 / np.sum(window) ** 2
-    raise _wrong(name, f"scaling={scaling!r}", 'scaling="density" or "spectrum"')
-
-
-def _in_precision(*given: ArrayLike) -> list[Value]:
-    """Signals of one dtype, in single or double precision."""
-    arrays = promote([inexact(as_operand(x)) for x in given])
-    small = arrays[0].dtype == np.float16
-    return [convert(x, np.dtype(np.float32)) if small else x for x in arrays]
+    raise wrong(name, f"scaling={scaling!r}", 'scaling="density" or "spectrum"')
 
 
 def _frequencies(by: Segments, fs: float, onesided: bool) -> np.ndarray:
     return (np.fft.rfftfreq if onesided else np.fft.fftfreq)(by.nfft, 1 / fs)
 
 
-@_either
+@of_signals
 def csd(
     x: ArrayLike,
     y: ArrayLike,
@@ -189,7 +162,7 @@ def csd(
         >>> csd(np.ones(8), np.ones(8), nperseg=4, detrend=False)[1].real.round(3)
         array([2.667, 1.333, 0.   ])
     """
-    first, second = _in_precision(x, y)
+    first, second = in_precision(x, y)
     first, second = [moveaxis(v, normalize_axis(axis, len(v.shape)), -1) for v in (first, second)]
     n = max(first.shape[-1], second.shape[-1])
     if not first.shape[-1] * second.shape[-1]:
@@ -214,7 +187,7 @@ def _averaged(power: Value, average: str) -> Value:
     if average == "mean":
         return np.mean(power, axis=-2)
     if average != "median":
-        raise _wrong("csd", f"average={average!r}", 'average="mean" or average="median"')
+        raise wrong("csd", f"average={average!r}", 'average="mean" or average="median"')
     even = np.arange(2, power.shape[-2], 2)
     bias = real_dtype(power.dtype).type(1 + np.sum(1.0 / (even + 1) - 1.0 / even))
     if power.dtype.kind == "c":
@@ -222,7 +195,7 @@ def _averaged(power: Value, average: str) -> Value:
     return np.median(power, axis=-2) / bias
 
 
-@_either
+@of_signals
 def welch(
     x: ArrayLike,
     fs: float = 1.0,
@@ -259,7 +232,7 @@ def _padded(x: Value, before: int, after: int, boundary: str) -> Value:
     return np.concatenate([left, x, right], axis=-1)
 
 
-@_either
+@of_signals
 def stft(
     x: ArrayLike,
     fs: float = 1.0,
@@ -285,16 +258,16 @@ def stft(
         >>> stft(np.ones(8), nperseg=4)[2].shape
         (3, 5)
     """
-    (signal,) = _in_precision(x)
+    (signal,) = in_precision(x)
     place = normalize_axis(axis, len(signal.shape))
     signal = moveaxis(signal, place, -1)
     if not signal.shape[-1]:
         raise ShapeError("scipy.signal: a signal without values has no spectrum.", user_line())
     by = _segments("stft", window, nperseg, noverlap, nfft, signal.shape[-1])
     if boundary not in ("zeros", "constant", "even", "odd", None):
-        raise _wrong("stft", f"boundary={boundary!r}", '"zeros", "constant", "even", "odd" or None')
+        raise wrong("stft", f"boundary={boundary!r}", '"zeros", "constant", "even", "odd" or None')
     if scaling not in ("spectrum", "psd"):
-        raise _wrong("stft", f"scaling={scaling!r}", 'scaling="spectrum" or scaling="psd"')
+        raise wrong("stft", f"scaling={scaling!r}", 'scaling="spectrum" or scaling="psd"')
     if boundary is not None:
         signal = _padded(signal, by.length // 2, by.length // 2, boundary)
     if padded:
@@ -312,7 +285,7 @@ def stft(
     return _frequencies(by, fs, onesided), times, moved
 
 
-@_either
+@of_signals
 def istft(
     Zxx: ArrayLike,
     fs: float = 1.0,
@@ -332,13 +305,13 @@ def istft(
         >>> istft(stft(np.arange(8.0), nperseg=4)[2])[1].round(9)
         array([0., 1., 2., 3., 4., 5., 6., 7.])
     """
-    (spectra,) = _in_precision(Zxx)
+    (spectra,) = in_precision(Zxx)
     rank = len(spectra.shape)
     if rank < 2:
         raise ShapeError(f"scipy.signal.istft: transforms of shape {spectra.shape}.", user_line())
     time_axis, freq_axis = normalize_axis(time_axis, rank), normalize_axis(freq_axis, rank)
     if time_axis == freq_axis:
-        raise _wrong("istft", f"time_axis and freq_axis are both {time_axis}")
+        raise wrong("istft", f"time_axis and freq_axis are both {time_axis}")
     spectra = moveaxis(spectra, (time_axis, freq_axis), (-2, -1))
     bins = spectra.shape[-1]
     usual = 2 * (bins - 1) if input_onesided else bins
@@ -349,7 +322,7 @@ def istft(
     shape = plain.get_window(window, length) if isinstance(window, (str, tuple)) else window
     shape = inexact(as_operand(shape))
     if shape.shape != (length,):
-        raise _wrong("istft", f"a window of shape {shape.shape} for segments of {length}")
+        raise wrong("istft", f"a window of shape {shape.shape} for segments of {length}")
     back = np.fft.irfft if input_onesided else np.fft.ifft
     pieces = back(spectra, n=nfft)[..., :length]
     shape = convert(shape, pieces.dtype)
@@ -372,12 +345,3 @@ def _overlapped(pieces: Value, step: int) -> Value:
     places = np.arange(count)[:, None] * step + np.arange(length)
     total = fnp.zeros((*pieces.shape[:-2], length + (count - 1) * step), pieces.dtype)
     return at(total)[..., places].add(pieces)
-
-
-# --- convolutions -------------------------------------------------------------------------------
-
-convolve = _either(_convolutions.convolve)
-correlate = _either(_convolutions.correlate)
-fftconvolve = _either(_convolutions.fftconvolve)
-convolve2d = _either(_convolutions.convolve2d)
-correlate2d = _either(_convolutions.correlate2d)

@@ -28,6 +28,7 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.ops.complex import conj
+from fgrad.scipy.signal.common import of_signals
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
 
@@ -83,14 +84,14 @@ def _middle(x: Value, shape: Sequence[int]) -> Value:
     return x[tuple([slice(a, a + k) for a, k in zip(starts, shape, strict=True)])]
 
 
-def _full(x: Value, y: Value) -> Value:
+def full_sums(x: Value, y: Value) -> Value:
     """The full convolution, as sums over windows."""
     if not x.shape:
         return x * y
     wide = [(m - 1, m - 1) for m in y.shape]
     if x.dtype.kind == "c":
         (a, b), (c, d) = [(np.real(v), np.imag(v)) for v in (x, y)]
-        return (_full(a, c) - _full(b, d)) + 1j * (_full(a, d) + _full(b, c))
+        return (full_sums(a, c) - full_sums(b, d)) + 1j * (full_sums(a, d) + full_sums(b, c))
     if len(x.shape) == 1:
         return np.convolve(x, y)
     if x.dtype.kind in "iu":
@@ -131,12 +132,13 @@ def _convolved(name: str, x: Value, y: Value, mode: str, method: str) -> Value:
     exact = x.dtype.kind in "iu"
     small = min(math.prod(x.shape), math.prod(y.shape)) <= _FEW
     if method == "direct" or (method == "auto" and (exact or small)):
-        return _of_mode(_full(x, y), x, y, mode, axes)
+        return _of_mode(full_sums(x, y), x, y, mode, axes)
     full = _by_transforms(inexact(x), inexact(y), axes)
     full = convert(np.rint(full), x.dtype) if exact else full
     return _of_mode(full, x, y, mode, axes)
 
 
+@of_signals
 def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> Value:
     """The convolution of two arrays with as many axes; "auto" sums where one of them is small.
 
@@ -149,6 +151,7 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     return _convolved("convolve", x, y, mode, method)
 
 
+@of_signals
 def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> Value:
     """The correlation of two arrays with as many axes, the second one conjugated.
 
@@ -161,6 +164,7 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
     return _convolved("correlate", x, _reversed(conj(y)), mode, method)
 
 
+@of_signals
 def fftconvolve(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: int | Sequence[int] | None = None
 ) -> Value:
@@ -187,6 +191,21 @@ def fftconvolve(
     return _of_mode(_by_transforms(x, y, places), x, y, mode, places)
 
 
+@of_signals
+def oaconvolve(
+    in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: int | Sequence[int] | None = None
+) -> Value:
+    """The same as `fftconvolve`, which SciPy computes in blocks.
+
+    Example:
+        >>> import fgrad.scipy.signal as sg
+        >>> sg.oaconvolve(np.array([1.0, 2.0]), np.array([1.0, 1.0])).round(9)
+        array([1., 3., 2.])
+    """
+    return fftconvolve(in1, in2, mode, axes)
+
+
+@of_signals
 def convolve2d(
     in1: ArrayLike,
     in2: ArrayLike,
@@ -207,7 +226,7 @@ def convolve2d(
     if _swapped("convolve2d", mode, x, y):
         x, y = y, x
     if mode == "valid":
-        return _of_mode(_full(x, y), x, y, mode, (0, 1))
+        return _of_mode(full_sums(x, y), x, y, mode, (0, 1))
     return _of_mode(_continued(x, y, boundary, fillvalue), x, y, mode, (0, 1))
 
 
@@ -216,9 +235,10 @@ def _continued(x: Value, y: Value, boundary: str, fillvalue: ArrayLike) -> Value
     settings: PyTree = {"constant_values": fillvalue} if _BOUNDARIES[boundary] == "constant" else {}
     widths = [(m - 1, m - 1) for m in y.shape]
     wide = fnp.pad(x, widths, mode=_BOUNDARIES[boundary], **settings)
-    return _middle(_full(wide, y), [n + m - 1 for n, m in zip(x.shape, y.shape, strict=True)])
+    return _middle(full_sums(wide, y), [n + m - 1 for n, m in zip(x.shape, y.shape, strict=True)])
 
 
+@of_signals
 def correlate2d(
     in1: ArrayLike,
     in2: ArrayLike,

@@ -1,0 +1,290 @@
+"""L7. `scipy.ndimage`: images moved, stretched, turned and mapped; coefficients of splines.
+
+Each is `map_coordinates` at places that follow from its arguments, which may be traced; shifts and
+zooms interpolate one axis after the other.  `order`, `mode`, `cval` and `prefilter` are
+those of `map_coordinates`; `output` is a dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fgrad.errors import ShapeError
+from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
+from fgrad.ops.elementwise import stop_gradient
+from fgrad.scipy.ndimage.common import each, known, of_images, pixels, wide, wrong
+from fgrad.scipy.ndimage.splines import coefficients, map_coordinates
+from fgrad.trace import Value
+from fgrad.tracing.capturing import user_form
+from fgrad.transforms.vmap import vmap
+from fgrad.typing import ArrayLike, DTypeLike, PyTree
+
+
+def _grid(shape: Sequence[int]) -> np.ndarray:
+    return np.indices(tuple(shape), np.float64)
+
+
+def _mapped(
+    image: Value, places: Value, kind: np.dtype, order: int, mode: str, cval: ArrayLike,
+    prefilter: bool,
+) -> Value:  # fmt: skip
+    return map_coordinates(image, places, kind, order, mode, cval, prefilter)
+
+
+@of_images
+def affine_transform(
+    input: ArrayLike,
+    matrix: ArrayLike,
+    offset: ArrayLike = 0.0,
+    output_shape: Sequence[int] | None = None,
+    output: DTypeLike | None = None,
+    order: int = 3,
+    mode: str = "constant",
+    cval: ArrayLike = 0.0,
+    prefilter: bool = True,
+) -> Value:
+    """The image at matrix @ o + offset, for each pixel o of the result.
+
+    Arguments:
+        input: an image of n axes.
+        matrix: (n, n), a diagonal (n,), or homogeneous, (n, n + 1) or (n + 1, n + 1).
+        offset: a number, or n of them.
+        output_shape: the shape of the result; that of the image if None.
+        others: as in `map_coordinates`.
+
+    Raises:
+        ShapeError: if the matrix has another shape.
+
+    Example:
+        >>> import fgrad.scipy.ndimage as nd
+        >>> nd.affine_transform(np.arange(4.0), [[1.0]], 1.0, order=1)
+        array([1., 2., 3., 0.])
+    """
+    image, kind = pixels("affine_transform", input, output)
+    rank = len(image.shape)
+    shape = image.shape if output_shape is None else tuple(output_shape)
+    m, start = inexact(as_operand(matrix)), inexact(as_operand(offset))
+    if len(m.shape) == 2 and m.shape[1] == rank + 1 and m.shape[0] in (rank, rank + 1):
+        m, start = m[:rank, :rank], m[:rank, rank]
+    if m.shape not in ((rank,), (rank, rank)) or len(shape) != rank:
+        raise ShapeError(
+            f"scipy.ndimage.affine_transform: a matrix of shape {m.shape} for {rank} axes.",
+            (*user_line(), ("write", f"a matrix of shape {(rank, rank)}")),
+        )
+    grid = _grid(shape)
+    places = np.tensordot(m, grid, 1) if len(m.shape) == 2 else m.reshape(rank, *[1] * rank) * grid
+    start = np.reshape(np.broadcast_to(start, (rank,)), (rank, *[1] * rank))
+    return _mapped(image, places + start, kind, order, mode, cval, prefilter)
+
+
+@of_images
+def shift(
+    input: ArrayLike,
+    shift: ArrayLike,
+    output: DTypeLike | None = None,
+    order: int = 3,
+    mode: str = "constant",
+    cval: ArrayLike = 0.0,
+    prefilter: bool = True,
+) -> Value:
+    """The image moved by a number of pixels, for each axis or for all.
+
+    Example:
+        >>> import fgrad.scipy.ndimage as nd
+        >>> nd.shift(np.arange(4.0), 1.0, order=1)
+        array([0., 0., 1., 2.])
+    """
+    image, kind = pixels("shift", input, output)
+    rank = len(image.shape)
+    by = np.reshape(np.broadcast_to(inexact(as_operand(shift)), (rank,)), (rank, *[1] * rank))
+    return _mapped(image, _grid(image.shape) - by, kind, order, mode, cval, prefilter)
+
+
+@of_images
+def zoom(
+    input: ArrayLike,
+    zoom: PyTree,
+    output: DTypeLike | None = None,
+    order: int = 3,
+    mode: str = "constant",
+    cval: ArrayLike = 0.0,
+    prefilter: bool = True,
+    *,
+    grid_mode: bool = False,
+) -> Value:
+    """The image with more or fewer pixels: a plain factor for each axis or for all.
+
+    Arguments:
+        grid_mode: whether pixels are squares, and not the points in their centres.
+        others: as in `map_coordinates`.
+
+    Example:
+        >>> import fgrad.scipy.ndimage as nd
+        >>> nd.zoom(np.array([0.0, 2.0]), 1.5, order=1)
+        array([0., 1., 2.])
+    """
+    image, kind = pixels("zoom", input, output)
+    why, write = "it decides the shape of the result.", "affine_transform(image, 1 / factor)"
+    factors = known("zoom", "zoom", zoom, why, write)
+    shape = [
+        round(n * float(known("zoom", "zoom", f, why, write)))
+        for n, f in zip(image.shape, each("zoom", "zoom", factors, len(image.shape)), strict=True)
+    ]
+    lines = []
+    for n, m in zip(image.shape, shape, strict=True):
+        if grid_mode:
+            lines.append((np.arange(m) + 0.5) * (n / max(m, 1)) - 0.5)
+        else:
+            lines.append(np.arange(m) * ((n - 1) / (m - 1) if m > 1 else 1.0))
+    places = np.stack(np.meshgrid(*lines, indexing="ij")) if lines else np.zeros((0,))
+    return _mapped(image, places, kind, order, mode, cval, prefilter)
+
+
+def _turn(degrees: Value | float) -> tuple[Value, Value]:
+    """Cosine and sine of an angle, exact at right angles."""
+    quarters = np.round(stop_gradient(as_operand(degrees)) / 90.0)
+    c, s = [f((degrees - 90.0 * quarters) * (math.pi / 180)) for f in (np.cos, np.sin)]
+    k = np.mod(quarters, 4)
+    odd, cosine = (k == 1) | (k == 3), np.where(k == 0, c, -c)
+    first = np.where(odd, np.where(k == 1, -s, s), cosine)
+    return first, np.where(odd, np.where(k == 1, c, -c), np.where(k == 0, s, -s))
+
+
+@of_images
+def rotate(
+    input: ArrayLike,
+    angle: ArrayLike,
+    axes: tuple[int, int] = (1, 0),
+    reshape: bool = True,
+    output: DTypeLike | None = None,
+    order: int = 3,
+    mode: str = "constant",
+    cval: ArrayLike = 0.0,
+    prefilter: bool = True,
+) -> Value:
+    """The image turned by an angle in degrees, in the plane of two axes.
+
+    Arguments:
+        angle: the angle, which may be traced if `reshape` is False.
+        axes: the plane.
+        reshape: whether the result is as large as the turned image.
+        others: as in `map_coordinates`.
+
+    Example:
+        >>> import fgrad.scipy.ndimage as nd
+        >>> nd.rotate(np.array([[0.0, 1.0], [2.0, 3.0]]), 90, order=1)
+        array([[1., 3.],
+               [0., 2.]])
+    """
+    image, kind = pixels("rotate", input, output)
+    rank = len(image.shape)
+    if rank < 2 or len(axes) != 2:
+        raise wrong("rotate", f"axes={axes} of {rank}", "two axes")
+    plane = sorted([normalize_axis(a, rank) for a in axes])
+    if plane[0] == plane[1]:
+        raise wrong("rotate", f"axes={axes}", "two different axes")
+    c, s = _turn(inexact(as_operand(angle)))
+    inside = np.array([image.shape[a] for a in plane])
+    shape = list(image.shape)
+    if reshape:
+        why, write = "it decides the shape of the result.", "rotate(image, angle, reshape=False)"
+        known_c, known_s = _turn(float(known("rotate", "angle", angle, why, write)))
+        corners = np.array([[0, 0, inside[0], inside[0]], [0, inside[1], 0, inside[1]]])
+        bounds = np.array([[known_c, known_s], [-known_s, known_c]]) @ corners
+        for a, n in zip(plane, (np.ptp(bounds, axis=1) + 0.5).astype(int), strict=True):
+            shape[a] = int(n)
+    outside = np.array([shape[a] for a in plane])
+    grid = _grid(shape)
+    u, v = [grid[a] - (n - 1) / 2 for a, n in zip(plane, outside, strict=True)]
+    lines = list(grid)
+    lines[plane[0]] = c * u + s * v + (inside[0] - 1) / 2
+    lines[plane[1]] = -s * u + c * v + (inside[1] - 1) / 2
+    return _mapped(image, np.stack(lines), kind, order, mode, cval, prefilter)
+
+
+@of_images
+def geometric_transform(
+    input: ArrayLike,
+    mapping: Callable[..., Sequence[ArrayLike]],
+    output_shape: Sequence[int] | None = None,
+    output: DTypeLike | None = None,
+    order: int = 3,
+    mode: str = "constant",
+    cval: ArrayLike = 0.0,
+    prefilter: bool = True,
+    extra_arguments: Sequence[PyTree] = (),
+    extra_keywords: PyTree = None,
+) -> Value:
+    """The image at mapping(place), a function of the coordinates of each pixel of the result.
+
+    Example:
+        >>> import fgrad.scipy.ndimage as nd
+        >>> nd.geometric_transform(np.arange(4.0), lambda p: (p[0] + 0.5,), order=1)
+        array([0.5, 1.5, 2.5, 0. ])
+    """
+    image, kind = pixels("geometric_transform", input, output)
+    shape = image.shape if output_shape is None else tuple(output_shape)
+    form, settings = user_form(mapping), extra_keywords or {}
+    flat = np.reshape(_grid(shape), (len(shape), -1))
+
+    def of(place: Value) -> Value:
+        found = form(tuple([place[k] for k in range(len(shape))]), *extra_arguments, **settings)
+        return np.stack([wide(inexact(as_operand(v))) for v in found])
+
+    places = np.reshape(vmap(of)(flat.T).T, (len(image.shape), *shape))
+    return _mapped(image, places, kind, order, mode, cval, prefilter)
+
+
+# --- coefficients -------------------------------------------------------------------------------
+
+
+def _spline(
+    name: str, input: ArrayLike, order: int, axes: Sequence[int] | None, output: PyTree, mode: str
+) -> Value:
+    image, _ = pixels(name, input, None)
+    if order not in range(6):
+        raise wrong(name, f"order={order}", "an order from 0 to 5")
+    kind = np.dtype(output)
+    if image.dtype.kind == "c":
+        kind = np.result_type(kind, np.complex64)
+    places = range(len(image.shape)) if axes is None else axes
+    return convert(coefficients(wide(image), order, mode, places), kind)
+
+
+@of_images
+def spline_filter1d(
+    input: ArrayLike,
+    order: int = 3,
+    axis: int = -1,
+    output: DTypeLike = np.float64,
+    mode: str = "mirror",
+) -> Value:
+    """The coefficients of the spline through the values along one axis.
+
+    Example:
+        >>> import fgrad.scipy.ndimage as nd
+        >>> nd.spline_filter1d(np.ones(3)).round(9)
+        array([1., 1., 1.])
+    """
+    rank = len(as_operand(input).shape)
+    axes = [normalize_axis(axis, rank)] if order > 1 else []
+    return _spline("spline_filter1d", input, order, axes, output, mode)
+
+
+@of_images
+def spline_filter(
+    input: ArrayLike, order: int = 3, output: DTypeLike = np.float64, mode: str = "mirror"
+) -> Value:
+    """The coefficients of the spline through the pixels.
+
+    Example:
+        >>> import fgrad.scipy.ndimage as nd
+        >>> nd.spline_filter(np.ones(3)).round(9)
+        array([1., 1., 1.])
+    """
+    if order < 2:
+        raise wrong("spline_filter", f"order={order}", "an order from 2 to 5")
+    return _spline("spline_filter", input, order, None, output, mode)

@@ -1,0 +1,123 @@
+"""Rows of tests/scipy_array_cases.py: SciPy's values, dtypes and shapes, in single precision too;
+derivatives against differences in both modes; under jit and vmap."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy_array_cases import ARRAYS, CASES, CONSTANTS
+
+import fgrad
+
+SHORT = {"sg": "signal", "nd": "ndimage", "ip": "interpolate"}
+PLAIN, OWN = [
+    {short: importlib.import_module(f"{top}.{name}") for short, name in SHORT.items()}
+    for top in ("scipy", "fgrad.scipy")
+]
+RNG = np.random.default_rng(3)
+
+
+def _program(line: str, modules: dict[str, Any]) -> tuple[Callable[..., Any], list[str]]:
+    """The expression as a function of the arrays that it names."""
+    read = {n.id for n in ast.walk(ast.parse(line)) if isinstance(n, ast.Name)}
+    names = sorted(read & {*ARRAYS})
+    scope = {"np": np, **CONSTANTS, **modules}
+    return eval(f"lambda {', '.join(names)}: {line}", scope), names
+
+
+def _arrays(found: Any) -> list[Any]:
+    """The results that are arrays, of nested tuples and lists."""
+    if not isinstance(found, (tuple, list)):
+        return [found]
+    return [x for part in found for x in _arrays(part)]
+
+
+def _given(names: list[str], single: bool = False) -> list[np.ndarray]:
+    given = [ARRAYS[n] for n in names]
+    return [x.astype(np.complex64 if x.dtype.kind == "c" else np.float32) for x in given] if (
+        single
+    ) else given  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # SciPy's about empty objects
+        yield
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_values(line: str) -> None:
+    own, names = _program(line, OWN)
+    given = _given(names)
+    found, wanted = _arrays(fgrad.jit(own)(*given)), _arrays(_program(line, PLAIN)[0](*given))
+    assert len(found) == len(wanted)
+    for x, y in zip(found, wanted, strict=True):
+        assert (np.shape(x), np.asarray(x).dtype) == (np.shape(y), np.asarray(y).dtype)
+        np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("line", CASES[::2])
+def test_single_precision(line: str) -> None:
+    own, names = _program(line, OWN)
+    given = _given(names, single=True)
+    found, wanted = _arrays(fgrad.jit(own)(*given)), _arrays(_program(line, PLAIN)[0](*given))
+    for x, y in zip(found, wanted, strict=True):
+        assert np.asarray(x).dtype == np.asarray(y).dtype
+        np.testing.assert_allclose(x, y, rtol=2e-3, atol=2e-3)
+
+
+def _way(name: str, x: np.ndarray) -> np.ndarray:
+    """A direction; a_0 of sections stays one."""
+    way = RNG.normal(size=x.shape)
+    if name == "s":
+        way[:, 3] = 0
+    return way.astype(x.dtype)
+
+
+def _loss(own: Callable[..., Any]) -> Callable[..., Any]:
+    def loss(*xs: Any) -> Any:
+        total = 0.0
+        for out in _arrays(own(*xs)):
+            weights = np.cos(np.arange(np.size(out))).reshape(np.shape(out))
+            total = total + np.sum((np.abs(out) ** 2 * 0.1 + np.real(out)) * weights)
+        return total
+
+    return loss
+
+
+ROUGH = ("sg.square", "sg.sawtooth")  # jumps
+
+
+@pytest.mark.parametrize("line", [c for c in CASES if not c.startswith(ROUGH)])
+def test_derivatives(line: str) -> None:
+    own, names = _program(line, OWN)
+    given = _given(names)
+    loss = _loss(own)
+    ways = [_way(n, ARRAYS[n]) for n in names]
+    _, slope = fgrad.jvp(loss, tuple(given), tuple(ways))
+    back = fgrad.jit(fgrad.grad(loss, argnums=tuple(range(len(given)))))(*given)
+    paired = sum([np.sum(np.real(g * w)) for g, w in zip(back, ways, strict=True)])
+    h = 1e-6
+    plain = _loss(_program(line, PLAIN)[0])
+    ends = [plain(*[x + t * h * w for x, w in zip(given, ways, strict=True)]) for t in (1, -1)]
+    assert slope == pytest.approx(paired, rel=1e-7, abs=1e-8)
+    assert slope == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("line", CASES[1::3])
+def test_vmap_is_a_loop(line: str) -> None:
+    own, names = _program(line, OWN)
+    given = _given(names)
+    many = [np.stack([x, x + 0.01 * _way(n, x)]) for n, x in zip(names, given, strict=True)]
+    found = _arrays(fgrad.vmap(lambda *xs: _arrays(own(*xs)))(*many))
+    for k in range(2):
+        wanted = _arrays(own(*[x[k] for x in many]))
+        for x, y in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(x[k], y, rtol=1e-8, atol=1e-9)
