@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from fgrad import tree
+from fgrad.compile.jit.jitted import jit
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
 from fgrad.trace import Value, concrete, innermost
-from fgrad.tracing.thread_state import THREAD
+from fgrad.tracing.thread_state import THREAD, State
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.implicit import closure_convert, custom_root
 from fgrad.transforms.vmap import vmap
@@ -65,11 +66,10 @@ class _Untraced:
     """Context without a trace: what runs inside computes with plain numbers."""
 
     def __enter__(self) -> None:
-        state = THREAD.state
-        self.saved, state.builder = state.builder, None
+        self.saved, THREAD.state = THREAD.state, State()
 
     def __exit__(self, *_exc: object) -> None:
-        THREAD.state.builder = self.saved
+        THREAD.state = self.saved
 
 
 def on_host(
@@ -78,6 +78,7 @@ def on_host(
     fun: Callable[..., PyTree],
     example: PyTree,
     *values: PyTree,
+    compiled: bool = False,
 ) -> PyTree:
     """`solver(fun, *values)` on plain numbers when the program runs; `fun` may close over tracers.
 
@@ -86,8 +87,11 @@ def on_host(
         like: a tree with the shapes and dtypes of the result.
         fun: a function of one value like `example`.
         values: pytrees; the result has no derivative by them, nor by what `fun` closes over.
+        compiled: whether the function is called often enough to be compiled.
     """
     converted, consts = closure_convert(fun, example)
+    if compiled:
+        converted = jit(converted)
 
     def call(plain: tuple[PyTree, ...], closure: list[np.ndarray]) -> PyTree:
         with _Untraced():

@@ -51,16 +51,20 @@ class Tolerances(NamedTuple):
     epsrel: float = 1.49e-8
     limit: int = 50
     points: ArrayLike | None = None
+    norm: str = "max"  # of vectors
 
 
 def _numeric(size: int, options: Tolerances) -> Callable[..., Numbers]:
     """SciPy's integration of a plain function to `size` numbers."""
 
     def integrate(f: Integrand, low: np.float64, high: np.float64) -> Numbers:
+        given = options._asdict()
+        norm = given.pop("norm")
         if size == 1:
-            y, error = plain.quad(lambda t: f(t)[0], low, high, **options._asdict())[:2]
+            given["limit"] = min(options.limit, 10_000)  # quad's memory
+            y, error = plain.quad(lambda t: f(t)[0], low, high, **given)[:2]
         else:
-            y, error = plain.quad_vec(f, low, high, norm="max", **options._asdict())[:2]
+            y, error = plain.quad_vec(f, low, high, norm=norm, **given)[:2]
         return np.reshape(y, size), np.float64(error)
 
     return integrate
@@ -259,3 +263,94 @@ def dblquad(
         return _given(gfun, (x,)), _given(hfun, (x,))
 
     return nquad(func, [inner, (a, b)], rest, {"epsabs": epsabs, "epsrel": epsrel})
+
+
+def tplquad(
+    func: Callable[..., PyTree],
+    a: ArrayLike,
+    b: ArrayLike,
+    gfun: ArrayLike | Callable[[ArrayLike], ArrayLike],
+    hfun: ArrayLike | Callable[[ArrayLike], ArrayLike],
+    qfun: ArrayLike | Callable[[ArrayLike, ArrayLike], ArrayLike],
+    rfun: ArrayLike | Callable[[ArrayLike, ArrayLike], ArrayLike],
+    args: PyTree = (),
+    epsabs: float = 1.49e-8,
+    epsrel: float = 1.49e-8,
+) -> tuple[Value, Value]:
+    """`scipy.integrate.tplquad` with derivatives: the integral of `func(z, y, x, *args)`.
+
+    Arguments:
+        a, b: the limits of x.
+        gfun, hfun: the limits of y: numbers, or functions of x.
+        qfun, rfun: the limits of z: numbers, or functions of x and y.
+
+    Example:
+        >>> import fgrad
+        >>> def volume(r):
+        ...     return tplquad(lambda z, y, x: 1.0, 0.0, r, 0.0, 1.0, 0.0, lambda x, y: x)[0]
+        >>> float(fgrad.grad(volume)(2.0).round(9))
+        2.0
+    """
+    rest = arguments(args)
+    numbers = [x for x in (gfun, hfun, qfun, rfun) if not callable(x)]
+    if not inside(a, b, numbers, rest):
+        return plain.tplquad(func, a, b, gfun, hfun, qfun, rfun, args, epsabs, epsrel)
+
+    def inner(y: ArrayLike, x: ArrayLike, *_args: object) -> tuple[ArrayLike, ArrayLike]:
+        return _given(qfun, (x, y)), _given(rfun, (x, y))
+
+    def middle(x: ArrayLike, *_args: object) -> tuple[ArrayLike, ArrayLike]:
+        return _given(gfun, (x,)), _given(hfun, (x,))
+
+    return nquad(func, [inner, middle, (a, b)], rest, {"epsabs": epsabs, "epsrel": epsrel})
+
+
+def quad_vec(
+    f: Callable[..., PyTree],
+    a: ArrayLike,
+    b: ArrayLike,
+    epsabs: float = 1e-200,
+    epsrel: float = 1e-8,
+    norm: str = "2",
+    cache_size: float = 100e6,
+    limit: int = 10_000,
+    workers: int = 1,
+    points: ArrayLike | None = None,
+    quadrature: str | None = None,
+    full_output: bool = False,
+    *,
+    args: PyTree = (),
+) -> tuple[Value, Value]:
+    """`scipy.integrate.quad_vec` with derivatives: the integral of a function to arrays.
+
+    Arguments:
+        f: `f(t, *args)` to an array, of NumPy operations.
+        a, b: the limits, which may be infinite.
+        cache_size, workers, quadrature, full_output: as in SciPy, outside of transforms.
+
+    Example:
+        >>> import fgrad
+        >>> def total(p):
+        ...     return quad_vec(lambda t: np.stack([p * t, t**p]), 0.0, 1.0)[0].sum()
+        >>> float(fgrad.grad(total)(1.0).round(9))
+        0.25
+    """
+    rest = arguments(args)
+    if not inside(a, b, rest):
+        return plain.quad_vec(
+            f, a, b, epsabs, epsrel, norm, cache_size, limit, workers, points, quadrature,
+            full_output, args=rest,
+        )  # fmt: skip
+    more = {"quadrature": quadrature, "full_output": full_output, "workers": workers - 1}
+    refuse_options("scipy.integrate.quad_vec", more)
+    shape = np.shape(f(np.float64(0.5), *rest))
+    size = int(np.prod(shape))
+
+    def vector(t: ArrayLike) -> Value:
+        return np.reshape(real(f(t, *rest), "scipy.integrate.quad_vec"), size).astype(FLOAT)
+
+    vector.__name__ = function_name(f)
+    given = None if points is None else np.asarray(points)
+    control = Tolerances(epsabs, epsrel, limit, given, norm)
+    found = _integral(vector, size, floats(a), floats(b), control)
+    return np.reshape(found.value, shape)[()], found.error

@@ -24,9 +24,18 @@ from fgrad.lax.loops import scan, while_loop
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy._host import at_once
-from fgrad.scipy._quadrature import dblquad, nquad, quad
-from fgrad.trace import Value, innermost
+from fgrad.scipy._host import at_once, refuse_options
+from fgrad.scipy._initial_values import Method, event_times, solve_by_scipy
+from fgrad.scipy._quadrature import dblquad, nquad, quad, quad_vec, tplquad
+from fgrad.scipy._sampled import (
+    cumulative_simpson,
+    cumulative_trapezoid,
+    fixed_quad,
+    romb,
+    simpson,
+    trapezoid,
+)
+from fgrad.trace import Value, concrete, innermost
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import vjp
 from fgrad.transforms.custom.implicit import closure_convert
@@ -39,11 +48,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OdeSolution",
+    "cumulative_simpson",
+    "cumulative_trapezoid",
     "dblquad",
+    "fixed_quad",
     "nquad",
     "odeint",
     "quad",
+    "quad_vec",
+    "romb",
+    "simpson",
     "solve_ivp",
+    "tplquad",
+    "trapezoid",
 ]
 
 plain = lazy_module("scipy.integrate")
@@ -223,7 +240,7 @@ def _inside(values: Iterable[object]) -> bool:
 
 
 def _solution(
-    f: Field, y0: ArrayLike, ts: ArrayLike, args: Sequence[PyTree], control: Control
+    f: Field, y0: ArrayLike, ts: ArrayLike, args: Sequence[PyTree], control: Control | Method
 ) -> Value:
     """Convert a user's f(y, t, *args), with what it closes over, to one of floating parameters."""
     y0, ts = np.reshape(inexact(as_operand(y0)), -1), inexact(as_operand(ts))
@@ -241,6 +258,8 @@ def _solution(
         return slope.astype(y0.dtype)
 
     params = [leaves[k] for k in floats]
+    if isinstance(control, Method):
+        return solve_by_scipy(field, control, y0, ts, params)
     if control.through:
         return _solve(field, control, y0, ts, params)
     return _solve_adjoint(field, control, y0, ts, params)
@@ -303,6 +322,9 @@ class OdeSolution(NamedTuple):
     t: Value
     y: Value
     success: Value | np.bool_
+    t_events: list[Value] | None = None
+    y_events: list[Value] | None = None
+    sol: Callable[[ArrayLike], Value] | None = None
 
 
 def solve_ivp(
@@ -311,11 +333,15 @@ def solve_ivp(
     y0: ArrayLike,
     method: str | type[OdeSolver] = "RK45",
     t_eval: ArrayLike | None = None,
+    dense_output: bool = False,
+    events: PyTree = None,
+    vectorized: bool = False,
     args: Sequence[PyTree] | None = None,
+    *,
     rtol: float = 1e-3,
-    atol: float = 1e-6,
+    atol: ArrayLike = 1e-6,
     adjoint: bool = True,
-    **options: object,
+    **options: PyTree,
 ) -> OptimizeResult | OdeSolution:
     """The solution of dy/dt = fun(t, y, *args), with SciPy's arguments.
 
@@ -323,17 +349,25 @@ def solve_ivp(
         fun: `fun(t, y, *args)`.
         t_span: the first and the last time.
         y0: the values at the first, shape (n,).
-        method: "RK45" inside of transforms.
+        method: any of SciPy's. Inside of transforms "RK45" without further options is traced,
+            and the others are SciPy's own, with sensitivities beside the solution.
         t_eval: the times of the results, in order; if they are not given, those of SciPy's steps,
             for which all values must be known: not under `jit` and `vmap`.
+        dense_output: whether `sol`, a function of time, is part of the result.
+        events: functions `event(t, y, *args)` whose roots are wanted, with SciPy's attributes
+            `terminal` and `direction`; their times and values have derivatives, and all values must
+            be known.
         args, rtol, atol, adjoint: as for `odeint`.
-        options: other options of SciPy's, outside of transforms.
+        vectorized, options: as SciPy takes them (`max_step`, `first_step`, ...); the Jacobian is
+            fgrad's.
 
     Returns:
-        SciPy's result; inside of transforms `(t, y, success)`, with y of shape (n, T).
+        SciPy's result; inside of transforms `(t, y, success, t_events, y_events, sol)`, with y of
+        shape (n, T).
 
     Raises:
-        ArgumentError: for what is not there inside of transforms.
+        ArgumentError: without `t_eval` or with events, where values are not known.
+        UnsupportedNumpyError: inside of transforms, for `lband` and `uband`.
 
     Example:
         >>> import fgrad
@@ -346,60 +380,131 @@ def solve_ivp(
     args = () if args is None else tuple(args)
     known = (y0, *tree.leaves(t_span), t_eval, *tree.leaves(args))
     if not _inside(known):
-        given = {"t_eval": t_eval, "args": args or None, "rtol": rtol, "atol": atol, **options}
-        return plain.solve_ivp(fun, t_span, y0, method, **given)
-    if method != "RK45" or any([v for v in options.values() if v is not None and v is not False]):
-        raise ArgumentError(
-            f"solve_ivp of traced arrays takes no method {method!r}, or options {sorted(options)}.",
-            (
-                *user_line(),
-                ("why", "only RK45 can be traced, without events and dense output."),
-                ("write", 'method="RK45", t_eval=times'),
-            ),
-        )
+        return plain.solve_ivp(
+            fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args or None,
+            rtol=rtol, atol=atol, **options,
+        )  # fmt: skip
+    refuse_options("scipy.integrate.solve_ivp", {k: options.pop(k, None) for k in BANDS})
+    options = {k: v for k, v in options.items() if k not in ("jac", "jac_sparsity")}
     ends = [inexact(as_operand(e)) for e in t_span]
+    problem = Problem(fun, y0, args, method, rtol, atol, ends, options)
+    control: Control | Method = Control(rtol, atol, 100_000 if adjoint else 500, not adjoint)  # type: ignore[arg-type]
+    if method != "RK45" or options or np.ndim(atol) or events is not None:
+        control = Method(method, rtol, atol, ends[1], options)
+
+    def solve(ts: Value) -> Value:
+        return _solution(lambda y, t, *a: user_form(fun)(t, y, *a), y0, ts, args, control)
+
+    several = list(events) if isinstance(events, (list, tuple)) else [events]
+    t_events, y_events, stop = None, None, None
+    steps: Value | None = None
+    if t_eval is None or events is not None:
+        steps, found_events, stop = _steps_of_scipy(problem, several if events else [])
+        if events is not None:
+            pairs = [
+                event_times(_with(g, args), solve, ends[0], t)
+                for g, t in zip(several, found_events, strict=True)
+            ]
+            t_events, y_events = [p[0] for p in pairs], [p[1] for p in pairs]
     if t_eval is None:
-        steps = _steps_of_scipy(fun, ends, y0, args, rtol, atol)
-        ts, inner = np.stack([ends[0], *steps[1:-1], ends[1]]), slice(None)
+        assert steps is not None
+        last = ends[1] if stop is None else t_events[stop][-1]  # type: ignore[index]
+        ts, inner = np.stack([ends[0], *steps[1:-1], last]), slice(None)
     else:
         middle = inexact(as_operand(t_eval))
+        if stop is not None:
+            middle = middle[: int(np.sum(_until(middle, ends, t_events[stop][-1])))]  # type: ignore[index]
         ts, inner = np.concatenate([np.reshape(ends[0], (1,)), middle]), slice(1, None)
-    control = Control(rtol, atol, 100_000 if adjoint else 500, not adjoint)
-    ys = _solution(lambda y, t, *a: user_form(fun)(t, y, *a), y0, ts, args, control)
-    ys = np.transpose(ys[inner])
-    return OdeSolution(ts[inner], ys, np.all(np.isfinite(ys)))
+    ys = np.transpose(solve(ts)[inner])
+    sol = _dense(solve, ends) if dense_output else None
+    return OdeSolution(ts[inner], ys, np.all(np.isfinite(ys)), t_events, y_events, sol)
+
+
+BANDS = ("lband", "uband")
+
+
+class Problem(NamedTuple):
+    """An initial value problem as SciPy takes it."""
+
+    fun: Callable[..., PyTree]
+    y0: ArrayLike
+    args: Sequence[PyTree]
+    method: PyTree
+    rtol: float
+    atol: ArrayLike
+    ends: Sequence[Value]
+    options: dict[str, PyTree]
+
+
+def _with(event: Callable[..., PyTree], args: Sequence[PyTree]) -> Callable[[Value, Value], Value]:
+    return lambda t, y: user_form(event)(t, y, *args)
+
+
+def _until(ts: Value, ends: Sequence[Value], stop: Value) -> np.ndarray:
+    """Which times come before the end of an integration, of known values."""
+    plain_ts, first, last, end = [np.asarray(concrete(x)) for x in (ts, *ends, stop)]
+    return plain_ts <= end if last >= first else plain_ts >= end
+
+
+def _dense(solve: Callable[[Value], Value], ends: Sequence[Value]) -> Callable[[ArrayLike], Value]:
+    """The solution as a function of time: y of shape (n,), or (n, T) for several times."""
+
+    def sol(t: ArrayLike) -> Value:
+        times = inexact(as_operand(t))
+        line = np.reshape(times, -1)
+        sign = np.where(ends[1] >= ends[0], 1.0, -1.0)
+        order = np.argsort(stop_gradient(line) * sign)
+        ys = solve(np.concatenate([np.reshape(ends[0], (1,)), line[order]]))[1:]
+        found = np.transpose(ys[np.argsort(order)])
+        return found if times.shape else found[:, 0]
+
+    return sol
 
 
 def _steps_of_scipy(
-    fun: Callable[..., PyTree],
-    ends: Sequence[Value],
-    y0: ArrayLike,
-    args: Sequence[PyTree],
-    rtol: float,
-    atol: float,
-) -> Value:
-    """The times at which SciPy's solver has results of its own accord."""
-    start = np.reshape(inexact(as_operand(y0)), -1)
+    problem: Problem, events: list[Callable[..., PyTree]]
+) -> tuple[Value, list[Value], int | None]:
+    """The times at which SciPy's solver has results of its own accord, those of events, and which
+    event ended it."""
+    start = np.reshape(inexact(as_operand(problem.y0)), -1)
+    functions = [problem.fun, *events]
 
-    def solver(field: Callable[[PyTree], PyTree], span: Sequence[Value], y: ArrayLike) -> Value:
+    def all_of(x: tuple[Value, Value]) -> list[Value]:
+        return [user_form(f)(x[0], x[1], *problem.args) for f in functions]
+
+    def solver(field: Callable[[PyTree], PyTree], span: Sequence[Value], y: ArrayLike) -> PyTree:
+        def event(k: int) -> Callable[..., PyTree]:
+            def g(t: float, y: np.ndarray) -> float:
+                return float(np.reshape(field((np.float64(t), y))[k], ()))
+
+            for name in ("terminal", "direction"):
+                if hasattr(functions[k], name):
+                    setattr(g, name, getattr(functions[k], name))
+            return g
+
         return plain.solve_ivp(
-            lambda t, y: field((np.float64(t), y)), span, y, rtol=rtol, atol=atol
-        ).t
+            lambda t, y: np.reshape(field((np.float64(t), y))[0], -1), span, y, problem.method,
+            events=[event(k + 1) for k in range(len(events))] or None,
+            rtol=problem.rtol, atol=problem.atol, **problem.options,
+        )  # fmt: skip
 
-    found = at_once(
-        solver, lambda x: user_form(fun)(x[0], x[1], *args), (np.float64(0.5), start), ends, start
-    )
+    found = at_once(solver, all_of, (np.float64(0.5), start), problem.ends, start)
     if found is None:
         raise ArgumentError(
-            "solve_ivp needs t_eval where values are not known while tracing.",
+            "solve_ivp needs t_eval, and no events, where values are not known while tracing.",
             (
                 *user_line(),
-                ("why", "without it the number of results depends on SciPy's adaptive steps."),
+                ("why", "else the number of results depends on SciPy's adaptive steps."),
                 ("write", "t_eval=np.linspace(t0, t1, 50)"),
                 ("write", "t_eval=[t1]                      the end alone"),
             ),
         )
-    return found
+    times = [np.asarray(t, np.float64) for t in (found.t_events or [])]
+    stop = None
+    if found.status == 1:
+        last = [k for k, t in enumerate(times) if t.size and t[-1] == found.t[-1]]
+        stop = last[0]
+    return found.t, times, stop
 
 
 def __getattr__(name: str) -> Any:
