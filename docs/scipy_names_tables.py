@@ -62,7 +62,6 @@ WITHOUT: dict[str, dict[str, str]] = {
     },
     "spatial.distance": {
         _CHECKS: "is_valid_* num_obs_*",
-        "of truth values": "dice rogerstanimoto russellrao sokalsneath yule",
     },
     "stats": {
         _CLASSES: "ConstantInputWarning DegenerateDataWarning FitError NearConstantInputWarning",

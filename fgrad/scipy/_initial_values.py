@@ -52,10 +52,10 @@ def with_jacobian(how: Method) -> bool:
     return (how.name if isinstance(how.name, str) else how.name.__name__) in WITH_JACOBIAN
 
 
-def _numeric(how: Method, n: int, count: int) -> Callable[..., np.ndarray]:
+def _numeric(how: Method, n: int, count: int) -> Callable[..., PyTree]:
     """SciPy's solution of a plain problem at `count` times, shape (count, n)."""
 
-    def solve(f: Callable[[PyTree], PyTree], y0: np.ndarray, ts: np.ndarray, end: Value) -> Value:
+    def solve(f: Callable[[PyTree], PyTree], y0: np.ndarray, ts: np.ndarray, end: Value) -> PyTree:
         def field(t: float, y: np.ndarray) -> Value:
             return f((np.float64(t), y.astype(y0.dtype)))[0]
 
@@ -91,7 +91,7 @@ def solve_by_scipy(field: Field, how: Method, y0: Value, ts: Value, params: list
         def slope(t: Value, y: Value) -> Value:
             return field(y, t, params)
 
-        def fun(x: tuple[Value, Value]) -> tuple[Value, Value]:
+        def fun(x: tuple[Value, Value]) -> PyTree:
             return slope(*x), (jacfwd(slope, argnums=1)(*x) if with_jacobian(how) else NONE)
 
         like, example = Aval((count, n), y0.dtype), (np.float64(0.5), y0)
@@ -110,7 +110,7 @@ def solve_by_scipy(field: Field, how: Method, y0: Value, ts: Value, params: list
                 along[0] = along[0] - field(y0, ts[0], params) * dts[0]
                 each = vmap(lambda y, t: field(y, t, params))(ys, ts)
                 moved = moved + each * dts[:, None]
-            along += [np.reshape(dparams[k], -1) for k in active]
+            along += [np.reshape(d, -1) for d in dparams if d is not None]
             moved = moved + slopes @ np.concatenate(along)
         return ys, moved
 

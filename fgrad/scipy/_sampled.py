@@ -29,15 +29,16 @@ def _samples(
     name: str, y: ArrayLike, x: ArrayLike | None, dx: ArrayLike, axis: int
 ) -> tuple[Value, Value, int]:
     """The samples with their axis last, the distances between them, and the axis."""
-    values = inexact(as_operand(y))
+    values: PyTree = inexact(as_operand(y))
     place = normalize_axis(axis, len(values.shape))
     values = moveaxis(values, place, -1)
     if x is None:
         steps = inexact(as_operand(dx))
         if steps.shape:
             raise ShapeError(f"scipy.integrate.{name}: dx of shape {steps.shape}.", user_line())
-        return values, np.broadcast_to(steps, (max(values.shape[-1] - 1, 0),)), place
-    places = inexact(as_operand(x))
+        count = int(values.shape[-1])
+        return values, np.broadcast_to(steps, (max(count - 1, 0),)), place
+    places: PyTree = inexact(as_operand(x))
     if len(places.shape) > 1:
         places = moveaxis(places, place, -1)
     if places.shape[-1] != values.shape[-1]:

@@ -395,7 +395,9 @@ def solve_ivp(
     def solve(ts: Value) -> Value:
         return _solution(lambda y, t, *a: user_form(fun)(t, y, *a), y0, ts, args, control)
 
-    several = list(events) if isinstance(events, (list, tuple)) else [events]
+    several: list[Callable[..., PyTree]] = (
+        list(events) if isinstance(events, (list, tuple)) else [events]  # type: ignore[list-item]
+    )
     t_events, y_events, stop = None, None, None
     steps: Value | None = None
     if t_eval is None or events is not None:
@@ -463,7 +465,7 @@ def _dense(solve: Callable[[Value], Value], ends: Sequence[Value]) -> Callable[[
 
 def _steps_of_scipy(
     problem: Problem, events: list[Callable[..., PyTree]]
-) -> tuple[Value, list[Value], int | None]:
+) -> tuple[Value, list[PyTree], int | None]:
     """The times at which SciPy's solver has results of its own accord, those of events, and which
     event ended it."""
     start = np.reshape(inexact(as_operand(problem.y0)), -1)
@@ -499,7 +501,7 @@ def _steps_of_scipy(
                 ("write", "t_eval=[t1]                      the end alone"),
             ),
         )
-    times = [np.asarray(t, np.float64) for t in (found.t_events or [])]
+    times: list[PyTree] = [np.asarray(t, np.float64) for t in (found.t_events or [])]
     stop = None
     if found.status == 1:
         last = [k for k, t in enumerate(times) if t.size and t[-1] == found.t[-1]]

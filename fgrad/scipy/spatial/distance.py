@@ -42,7 +42,7 @@ def _either(traced: Callable[P, R]) -> Callable[P, R]:
 # --- formulas: vectors in the last axis
 
 
-def _sum(x: Value, w: Value | None) -> Value:
+def _sum(x: PyTree, w: Value | None) -> Value:
     return np.sum(x if w is None else x * w, axis=-1)
 
 
@@ -58,7 +58,7 @@ def _over(x: Value, y: Value) -> Value:
     return np.where(none, 0.0, x / np.where(none, 1.0, y))
 
 
-def _minkowski(u: Value, v: Value, p: ArrayLike = 2, w: Value | None = None) -> Value:
+def _minkowski(u: Value, v: Value, p: PyTree = 2, w: Value | None = None) -> Value:
     if not hasattr(p, "builder") and np.isinf(p):
         return _chebyshev(u, v, w)
     total = _sum(np.abs(u - v) ** p, w)
@@ -415,7 +415,7 @@ def squareform(X: ArrayLike, force: str = "no", checks: bool = True) -> Value:
 @_either
 def directed_hausdorff(
     u: ArrayLike, v: ArrayLike, rng: object = 0, *, seed: object = None
-) -> tuple[Value, Value, Value]:
+) -> tuple[PyTree, PyTree, PyTree]:
     """The greatest distance of a row of u to the nearest row of v, and which rows these are."""
     away = cdist(u, v)
     nearest = np.min(away, axis=1)
