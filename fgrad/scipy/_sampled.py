@@ -87,6 +87,10 @@ def cumulative_trapezoid(
     """The integral up to each sample but the first, by the rule of trapezia; `initial`, which is 0
     or None, stands before it.
 
+    Raises:
+        ArgumentError: `initial` is another number.
+        ShapeError: there is no sample.
+
     Example:
         >>> cumulative_trapezoid(np.array([0.0, 1.0, 4.0]), initial=0)
         array([0. , 0.5, 3. ])
@@ -183,6 +187,12 @@ def cumulative_simpson(
 @_either
 def romb(y: ArrayLike, dx: ArrayLike = 1.0, axis: int = -1, show: bool = False) -> Value:
     """The integral of 2**k + 1 equally distant samples by Romberg's rule.
+
+    Arguments:
+        show: as in SciPy, of plain arrays alone.
+
+    Raises:
+        ValueError: there is another number of samples.
 
     Example:
         >>> float(romb(np.array([0.0, 1.0, 4.0])).round(12))

@@ -7,6 +7,15 @@ Outside of every transform these are SciPy's own solvers.  Inside, steps are tho
 Prince, 5(4), adapted to the tolerances, in one compiled loop; outputs are met exactly.  Derivatives
 in reverse solve the adjoint equation backwards, so that memory does not grow with the steps
 (Pontryagin et al., 1962; Chen et al., 2018, arXiv:1806.07366), or go back through the steps.
+
+Arguments:
+    y: samples.
+    x: where they were taken; `dx` apart if None.
+    dx: the distance between samples.
+    axis: along which they lie.
+    func, f: functions of NumPy operations; derivatives flow to `args` and to what they close over.
+    args: further arguments of a function.
+    epsabs, epsrel, limit, points, norm: as SciPy takes them, for integrals and their derivatives.
 """
 
 from __future__ import annotations
@@ -388,6 +397,14 @@ def solve_ivp(
     options = {k: v for k, v in options.items() if k not in ("jac", "jac_sparsity")}
     ends = [inexact(as_operand(e)) for e in t_span]
     problem = Problem(fun, y0, args, method, rtol, atol, ends, options)
+    return _traced_problem(problem, t_eval, dense_output, events, adjoint)
+
+
+def _traced_problem(
+    problem: Problem, t_eval: ArrayLike | None, dense_output: bool, events: PyTree, adjoint: bool
+) -> OdeSolution:
+    """`solve_ivp` inside of a transform."""
+    fun, y0, args, method, rtol, atol, ends, options = problem
     control: Control | Method = Control(rtol, atol, 100_000 if adjoint else 500, not adjoint)  # type: ignore[arg-type]
     if method != "RK45" or options or np.ndim(atol) or events is not None:
         control = Method(method, rtol, atol, ends[1], options)
