@@ -67,6 +67,7 @@ from fgrad.optim.schedules import (
 
 if TYPE_CHECKING:  # else loaded when first used
     from fgrad.optim.adaptive import *  # noqa: F403
+    from fgrad.optim.curvature import *  # noqa: F403
     from fgrad.optim.more_optimizers import *  # noqa: F403
     from fgrad.optim.rules import *  # noqa: F403
     from fgrad.optim.second_order import *  # noqa: F403
@@ -78,6 +79,7 @@ _PARTS = {
         "scale_by_distance_over_gradients", "scale_by_factored_rms", "scale_by_polyak",
         "scale_by_sm3", "sm3",
     ),
+    "fgrad.optim.curvature": ("scale_by_sophia", "sophia"),
     "fgrad.optim.more_optimizers": (
         "adabelief", "adadelta", "adamax", "adamaxw", "adan", "add_noise", "amsgrad", "fromage",
         "lamb", "lars", "lion", "nadam", "nadamw", "noisy_sgd", "novograd",
@@ -120,9 +122,10 @@ __all__ = [
     "scale_by_factored_rms", "scale_by_lbfgs", "scale_by_learning_rate", "scale_by_lion",
     "scale_by_novograd", "scale_by_optimistic_gradient", "scale_by_param_block_norm",
     "scale_by_param_block_rms", "scale_by_polyak", "scale_by_radam", "scale_by_rms",
-    "scale_by_rprop", "scale_by_rss", "scale_by_sign", "scale_by_sm3", "scale_by_trust_ratio",
-    "scale_by_yogi", "scale_by_zoom_linesearch", "set_to_zero", "sgd", "sgdr_schedule",
-    "sharpness_aware", "sign_sgd", "sm3", "split_real_and_imaginary", "stateless",
+    "scale_by_rprop", "scale_by_rss", "scale_by_sign", "scale_by_sm3", "scale_by_sophia",
+    "scale_by_trust_ratio", "scale_by_yogi", "scale_by_zoom_linesearch", "set_to_zero", "sgd",
+    "sgdr_schedule", "sharpness_aware", "sign_sgd", "sm3", "sophia", "split_real_and_imaginary",
+    "stateless",
     "trace_momentum", "value_and_grad_from_state", "warmup_constant_schedule",
     "warmup_cosine_decay", "warmup_exponential_decay_schedule", "yogi", "zero_nans",
 ]  # fmt: skip

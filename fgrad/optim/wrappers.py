@@ -156,15 +156,20 @@ def multi_transform(
         for label, inner in transforms.items()
     }
 
-    def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
+    def update(
+        updates: Updates, state: State, params: Params | None = None, **extra: PyTree
+    ) -> PyTree:
+        check_taken("multi_transform", parts.values(), extra)
         states = {}
         of = params if params is not None else updates
         for label, part in parts.items():
-            updates, states[label] = part.update(updates, state[label], of)
+            more = taken(part, extra)
+            updates, states[label] = part.update(updates, state[label], of, **more)
         return updates, states
 
     return GradientTransformation(
-        lambda params: {label: part.init(params) for label, part in parts.items()}, update
+        lambda params: {label: part.init(params) for label, part in parts.items()},
+        handing_on(update, parts.values()),
     )
 
 
@@ -205,11 +210,13 @@ def multi_steps(inner: GradientTransformation, every: int) -> GradientTransforma
     def init(params: Params) -> MultiStepsState:
         return MultiStepsState(first_count(), zero_updates(params), inner.init(params))
 
-    def update(updates: Updates, state: MultiStepsState, params: Params | None = None) -> PyTree:
+    def update(
+        updates: Updates, state: MultiStepsState, params: Params | None = None, **extra: PyTree
+    ) -> PyTree:
         seen = state.seen + 1
         part = 1.0 / (1.0 * seen)
         mean = tree.map(lambda m, g: m + scaled(as_array(g) - m, part), state.mean, updates)
-        new, after = inner.update(mean, state.inner, params)
+        new, after = inner.update(mean, state.inner, params, **extra)
         last = seen == every
         kept = MultiStepsState(
             np.where(last, 0, seen)[()],
@@ -218,7 +225,7 @@ def multi_steps(inner: GradientTransformation, every: int) -> GradientTransforma
         )
         return chosen(last, new, zero_updates(updates)), kept
 
-    return GradientTransformation(init, update)
+    return GradientTransformation(init, handing_on(update, [inner]))
 
 
 class FiniteState(NamedTuple):
@@ -306,12 +313,14 @@ def dynamic_loss_scale(
     def init(params: Params) -> LossScaleState:
         return LossScaleState(np.float32(initial), first_count(), inner.init(params))
 
-    def update(updates: Updates, state: LossScaleState, params: Params | None = None) -> PyTree:
+    def update(
+        updates: Updates, state: LossScaleState, params: Params | None = None, **extra: PyTree
+    ) -> PyTree:
         like = updates if params is None else params
         true = tree.map(lambda g, p: _unscaled(g, state.factor, p), updates, like)
         finite = all_finite(updates)
         safe = chosen(finite, true, zero_updates(true))
-        new, after = inner.update(safe, state.inner, params)
+        new, after = inner.update(safe, state.inner, params, **extra)
         good = state.good_steps + 1
         grows = good >= growth_interval
         larger = np.where(grows, state.factor * np.float32(factor), state.factor)
@@ -323,7 +332,7 @@ def dynamic_loss_scale(
         )
         return chosen(finite, new, zero_updates(new)), kept
 
-    return GradientTransformation(init, update)
+    return GradientTransformation(init, handing_on(update, [inner]))
 
 
 def _unscaled(g: PyTree, factor: Value, p: PyTree) -> Value:
@@ -433,13 +442,15 @@ def lookahead(
     def init(params: LookaheadParams) -> LookaheadState:
         return LookaheadState(fast_optimizer.init(params.fast), first_count())
 
-    def update(updates: Updates, state: LookaheadState, params: PyTree = None) -> PyTree:
+    def update(
+        updates: Updates, state: LookaheadState, params: PyTree = None, **extra: PyTree
+    ) -> PyTree:
         if not isinstance(params, LookaheadParams):
             raise ArgumentError(
                 "optim.lookahead needs both parameters.",
                 (("write", "optimizer.update(gradients, state, LookaheadParams(fast, slow))"),),
             )
-        new, fast = fast_optimizer.update(updates, state.fast, params.fast)
+        new, fast = fast_optimizer.update(updates, state.fast, params.fast, **extra)
         steps = state.steps + 1
         syncs = steps == sync_period
         ahead = tree.map(lambda f, s, u: f + u - s, params.fast, params.slow, new)
@@ -452,7 +463,7 @@ def lookahead(
         )
         return moved, kept
 
-    return GradientTransformation(init, update)
+    return GradientTransformation(init, handing_on(update, [fast_optimizer]))
 
 
 # --- of gradients -------------------------------------------------------------------------------
