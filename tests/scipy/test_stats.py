@@ -23,7 +23,7 @@ SHAPES: dict[str, tuple[float, ...]] = {
 WIDE = np.array([-3.0, -0.7, 0.0, 0.1, 0.45, 0.8, 1.0, 1.9, 3.2, 30.0, np.nan])
 COUNTS = np.array([-2.0, 0, 1, 2, 3, 5, 7, 9, 0.5, np.nan])
 CONTINUOUS = sorted(traced.CONTINUOUS)
-DISCRETE = sorted(traced.DISCRETE)
+DISCRETE = sorted(SHAPES.keys() & traced.DISCRETE.keys())
 
 
 def _compare(name: str, methods: tuple[str, ...], *args: Any) -> None:
@@ -53,8 +53,10 @@ def test_continuous(name: str) -> None:
 
 def test_what_has_no_formula_is_refused() -> None:
     for method in TAILS:
+        f = getattr(traced.vonmises, method)
+        np.testing.assert_allclose(fgrad.jit(f)(0.5, 2.0), f(0.5, 2.0))
         with pytest.raises(UnsupportedNumpyError, match="vonmises"):
-            fgrad.jit(lambda x: getattr(traced.vonmises, method)(x, 2.0))(WIDE)  # noqa: B023
+            fgrad.grad(f, argnums=1)(0.5, 2.0)
 
 
 @pytest.mark.parametrize("name", [n for n in CONTINUOUS if traced.CONTINUOUS[n].quantile])

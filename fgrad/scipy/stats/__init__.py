@@ -15,6 +15,7 @@ from typing import Any
 from fgrad.base.lazy_import import lazy_module
 from fgrad.scipy.stats.continuous import CONTINUOUS
 from fgrad.scipy.stats.discrete import DISCRETE
+from fgrad.scipy.stats.more_continuous import MORE_CONTINUOUS
 from fgrad.scipy.stats.multivariate import (  # noqa: F401
     dirichlet,
     multinomial,
@@ -25,6 +26,7 @@ from fgrad.scipy.stats.ranks import mode, rankdata, sem  # noqa: F401
 plain = lazy_module("scipy.stats")
 
 globals().update(CONTINUOUS)
+globals().update(MORE_CONTINUOUS)
 globals().update(DISCRETE)
 
 

@@ -88,6 +88,59 @@ FAMILIES: tuple[Discrete, ...] = (
         valid=lambda n, a, b: _trials(n) & (a > 0) & (b > 0),
         cdf=None,
     ),
-)
+    Discrete(
+        "betanbinom", "n a b",
+        logpmf=lambda k, n, a, b: (
+            sp.betaln(a + n, b + k) - sp.betaln(a, b) - np.log(n + k) - sp.betaln(n, k + 1)
+        ),
+        support=_from_zero, valid=lambda n, a, b: _trials(n) & (a > 0) & (b > 0), cdf=None,
+    ),
+    Discrete(
+        "boltzmann", "lambda_ N",
+        logpmf=lambda k, r, n: np.log(-np.expm1(-r)) - r * k - np.log(-np.expm1(-r * n)),
+        support=lambda r, n: (0.0, n - 1), valid=lambda r, n: (r > 0) & (n > 0) & _trials(n),
+        cdf=lambda k, r, n: np.expm1(-r * (k + 1)) / np.expm1(-r * n),
+    ),
+    Discrete(
+        "dlaplace", "a", logpmf=lambda k, a: np.log(np.tanh(0.5 * a)) - a * np.abs(k),
+        support=lambda a: (-math.inf, math.inf), valid=lambda a: a > 0,
+        cdf=lambda k, a: np.where(
+            k >= 0, 1 - np.exp(-a * k) / (np.exp(a) + 1), np.exp(a * (k + 1)) / (np.exp(a) + 1)
+        ),
+    ),
+    Discrete(
+        "hypergeom", "M n N",
+        logpmf=lambda k, m, n, draws: (
+            _choose(n, k) + _choose(m - n, draws - k) - _choose(m, draws)
+        ),
+        support=lambda m, n, draws: (np.maximum(draws - m + n, 0.0), np.minimum(n, draws)),
+        valid=lambda m, n, draws: (
+            _trials(m) & _trials(n) & _trials(draws) & (n <= m) & (draws <= m)
+        ),
+        cdf=None,
+    ),
+    Discrete(
+        "logser", "p", logpmf=lambda k, p: k * np.log(p) - np.log(k) - np.log(-np.log1p(-p)),
+        support=lambda p: (1.0, math.inf), valid=lambda p: (p > 0) & (p < 1), cdf=None,
+    ),
+    Discrete(
+        "nhypergeom", "M n r",
+        logpmf=lambda k, m, n, r: (
+            _choose(k + r - 1, k) + _choose(m - r - k, n - k) - _choose(m, n)
+        ),
+        support=lambda m, n, r: (0.0, n),
+        valid=lambda m, n, r: _trials(m) & _trials(n) & _trials(r) & (n <= m) & (r <= m - n),
+        cdf=None,
+    ),
+    Discrete(
+        "planck", "lambda_", logpmf=lambda k, r: np.log(-np.expm1(-r)) - r * k,
+        support=_from_zero, valid=lambda r: r > 0, cdf=lambda k, r: -np.expm1(-r * (k + 1)),
+    ),
+    Discrete(
+        "yulesimon", "alpha", logpmf=lambda k, a: np.log(a) + sp.betaln(k, a + 1),
+        support=lambda a: (1.0, math.inf), valid=lambda a: a > 0,
+        cdf=lambda k, a: 1 - k * sp.beta(k, a + 1),
+    ),
+)  # fmt: skip
 
 DISCRETE: dict[str, Discrete] = {family.name: family for family in FAMILIES}

@@ -9,17 +9,21 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, TypeAlias, TypeVar
 
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.ir.aval import Aval
 from fgrad.numpy.promote import as_operand, broadcast, inexact, promote
-from fgrad.ops.elementwise import lit
-from fgrad.scipy._either import any_traced, plain_only
+from fgrad.ops.elementwise import lit, stop_gradient
+from fgrad.random import uniform
+from fgrad.scipy._either import any_traced, plain_only, refusal
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, P
+from fgrad.transforms.custom.callback import pure_callback
+from fgrad.transforms.custom.jvp import CustomJvp
+from fgrad.typing import ArrayLike, P, PyTree
 
 plain = lazy_module("scipy.stats")
 
@@ -97,6 +101,48 @@ def method(rule: Callable[Concatenate[D, P], Value]) -> Callable[Concatenate[D, 
     return function
 
 
+def is_key(x: object) -> bool:
+    """Whether a random state is a key of `fgrad.random`."""
+    return getattr(x, "dtype", None) == np.uint32 and getattr(x, "shape", None) == (2,)
+
+
+def at_host(family: Distribution, name: str, z: Value, shapes: Sequence[Value]) -> Value:
+    """A method of SciPy's that has no formula, without derivative."""
+
+    def of(z: np.ndarray, *shapes: np.ndarray) -> np.ndarray:
+        found = getattr(getattr(plain, family.name), name)(z, *shapes)
+        return np.asarray(found, z.dtype).reshape(z.shape)
+
+    known = [stop_gradient(x) for x in (z, *shapes)]
+    return pure_callback(of, Aval(z.shape, z.dtype), *known, vmap_method="broadcast_all")
+
+
+def by_scipy(
+    family: Distribution, name: str, z: Value, shapes: Sequence[Value], slope: Rule
+) -> Value:
+    """The same with its derivative in the point alone, which is `slope(z)`."""
+
+    @CustomJvp
+    def rule(z: Value, *shapes: Value) -> Value:
+        return at_host(family, name, z, shapes)
+
+    def derivative(
+        primals: tuple[Value, ...], tangents: tuple[Value | None, ...]
+    ) -> tuple[Value, Value]:
+        if any([t is not None for t in tangents[1:]]):
+            raise refusal(
+                f"The derivative of scipy.stats.{family.name}.{name} in its parameters",
+                "SciPy has no formula of it.",
+                f"fgrad.stop_gradient(parameter), or {family.name}.logpdf",
+            )
+        out, dz = rule(*primals), tangents[0]
+        return out, np.zeros_like(out) if dz is None else slope(primals[0]) * dz
+
+    rule.defjvp(derivative, symbolic_zeros=True)
+    rule.__name__ = rule.name = f"{family.name}.{name}"
+    return rule(z, *shapes)
+
+
 class Continuous(Distribution):
     """A continuous distribution with location and scale.
 
@@ -109,7 +155,7 @@ class Continuous(Distribution):
         valid: `(*shapes)` to the condition on the parameters.
         cdf, sf, logcdf, logsf: `(z, *shapes)`; from each other where they are not given.
         ppf: `(q, *shapes)` to the quantile.
-        open_below: whether the density at the lower end of the support is 0 by a limit.
+        open_below, open_above: whether the density at that end of the support is 0 by a limit.
     """
 
     methods = ("logpdf", "pdf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf")
@@ -129,11 +175,12 @@ class Continuous(Distribution):
         logsf: Rule | None = None,
         ppf: Rule | None = None,
         open_below: bool = False,
+        open_above: bool = False,
     ) -> None:
         super().__init__(name, shapes, valid)
         self.rules = {"logpdf": logpdf, "cdf": cdf, "sf": sf, "logcdf": logcdf, "logsf": logsf}
         self.support_of, self.inside, self.quantile = support, inside, ppf
-        self.open_below = open_below
+        self.open_below, self.open_above = open_below, open_above
 
     def _standard(
         self, x: ArrayLike, args: Arguments, kwargs: Keywords
@@ -158,7 +205,8 @@ class Continuous(Distribution):
         """The logarithm of the density."""
         z, shapes, scale, valid = self._standard(x, args, kwargs)
         low, high = self._ends(shapes)
-        inner = ((z > low) if self.open_below else (z >= low)) & (z <= high) & valid
+        above = (z > low) if self.open_below else (z >= low)
+        inner = above & ((z < high) if self.open_above else (z <= high)) & valid
         density = self.rules["logpdf"](self._inner(z, shapes, inner), *shapes)  # type: ignore[misc]
         density = density - np.log(np.where(valid, scale, lit(scale, 1)))
         return np.where(valid, np.where(inner, density, lit(z, -math.inf)), lit(z, math.nan))
@@ -170,9 +218,11 @@ class Continuous(Distribution):
 
     def _cumulated(self, name: str, x: ArrayLike, args: Arguments, kwargs: Keywords) -> Value:
         """A distribution function: 0 below the support and 1 above, or the other way round."""
-        if self.rules["cdf"] is None:
-            return self.__getattr__(name)(x, *args, **kwargs)
         z, shapes, _, valid = self._standard(x, args, kwargs)
+        if self.rules["cdf"] is None:
+            sign = 1.0 if name == "cdf" else -1.0
+            found = by_scipy(self, name, z, shapes, lambda z: sign * self.pdf(z, *shapes))
+            return np.where(valid, found, lit(z, math.nan))
         low, high = self._ends(shapes)
         inner = (z > low) & (z < high) & valid
         rule = self.rules[name]
@@ -220,15 +270,45 @@ class Continuous(Distribution):
     @method
     def ppf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The quantile: the inverse of `cdf`."""
-        if self.quantile is None:
-            return self.__getattr__("ppf")(q, *args, **kwargs)
         q, *shapes, loc, scale = self._operands(q, args, kwargs, (*self.shapes, "loc", "scale"))
+        if self.quantile is None:
+            return loc + scale * np.where(scale > 0, self._inverse(q, shapes), lit(q, math.nan))
         valid = (scale > 0) & self.valid(*shapes) & (q >= 0) & (q <= 1)
         low, high = self._ends(shapes)
         inner = valid & (q > 0) & (q < 1)
         z = self.quantile(np.where(inner, q, lit(q, 0.5)), *shapes)
         z = np.where(inner, z, np.where(q == 0, lit(q, 1) * low, lit(q, 1) * high))
         return np.where(valid, z * scale + loc, lit(q, math.nan))
+
+    def _inverse(self, q: Value, shapes: list[Value]) -> Value:
+        """SciPy's quantile, as the root of cdf(z) - q."""
+        z = at_host(self, "ppf", q, shapes)
+        inner = np.isfinite(z) & (q > 0) & (q < 1)
+        at = self._inner(z, shapes, inner)
+        least = float(np.finfo(z.dtype).tiny)
+        density = np.maximum(stop_gradient(self.pdf(at, *shapes)), least)
+        away = q - self.cdf(at, *shapes)
+        return np.where(inner, at + (away - stop_gradient(away)) / density, z)
+
+    def rvs(
+        self, *args: ArrayLike, size: int | tuple[int, ...] | None = None,
+        random_state: PyTree = None, **kwargs: ArrayLike,
+    ) -> Value:  # fmt: skip
+        """Random numbers: SciPy's own, or by a key of `fgrad.random` as `random_state`, which is
+        the way for traced parameters. They are quantiles of uniform numbers, and have derivatives
+        in the parameters as such."""
+        if not is_key(random_state):
+            if any_traced(args, kwargs):
+                why = "its numbers come from a generator with a state."
+                write = f"{self.name}.rvs(..., random_state=fgrad.random.key(0))"
+                raise refusal(f"scipy.stats.{self.name}.rvs", why, write)
+            given = {"size": 1 if size is None else size, "random_state": random_state, **kwargs}
+            return getattr(plain, self.name).rvs(*args, **given)
+        values = [as_operand(v) for v in (*args, *kwargs.values())]
+        shape = np.broadcast_shapes(*[v.shape for v in values]) if size is None else size
+        least = float(np.finfo(np.float64).tiny)
+        q = np.maximum(uniform(random_state, shape), least)
+        return self.ppf(q, *args, **kwargs)
 
     @method
     def isf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
@@ -285,9 +365,9 @@ class Discrete(Distribution):
     @method
     def cdf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The probability of an integer of at most k."""
-        if self.cumulated is None:
-            return self.__getattr__("cdf")(k, *args, **kwargs)
         k, shapes, low, high, valid = self._standard(k, args, kwargs)
+        if self.cumulated is None:
+            return by_scipy(self, "cdf", k, shapes, lambda k: k * 0)
         inner = (k >= low) & (k < high) & valid
         value = self.cumulated(np.where(inner, np.floor(k), lit(k, 1) * low), *shapes)
         value = np.where(inner, value, np.where(k >= high, lit(k, 1), lit(k, 0)))

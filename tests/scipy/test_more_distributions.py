@@ -1,0 +1,131 @@
+"""Further distributions of scipy.stats: values against SciPy in and out of the support, derivatives
+against differences, quantiles as inverses, random numbers by keys."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats as plain
+
+import fgrad
+import fgrad.scipy.stats as traced
+from fgrad import grad, jit, vmap
+from fgrad.errors import UnsupportedNumpyError
+from fgrad.scipy.stats.more_continuous import MORE_CONTINUOUS
+
+SHAPES: dict[str, tuple[float, ...]] = {
+    "alpha": (1.5,), "argus": (1.7,), "betaprime": (2.0, 3.5), "bradford": (0.7,),
+    "burr": (2.5, 1.3), "burr12": (2.0, 1.4), "crystalball": (1.2, 2.5), "dgamma": (1.6,),
+    "dweibull": (1.7,), "erlang": (2.0,), "exponnorm": (1.5,), "exponpow": (1.7,),
+    "exponweib": (1.8, 1.4), "fatiguelife": (0.9,), "fisk": (2.2,), "foldcauchy": (1.2,),
+    "foldnorm": (0.8,), "genexpon": (1.1, 0.7, 1.6), "genextreme": (-0.2,), "gengamma": (2.3, 1.4),
+    "genhalflogistic": (0.6,), "genlogistic": (1.4,), "genpareto": (0.3,), "gompertz": (0.9,),
+    "halfgennorm": (1.3,), "invweibull": (2.1,), "jf_skew_t": (2.0, 3.0), "johnsonsb": (0.8, 1.4),
+    "johnsonsu": (0.8, 1.4), "kappa3": (1.2,), "laplace_asymmetric": (1.6,), "loggamma": (1.7,),
+    "loglaplace": (2.3,), "lomax": (1.9,), "mielke": (2.4, 1.6), "nakagami": (1.8,),
+    "norminvgauss": (1.9, 0.6), "pearson3": (0.7,), "powerlognorm": (1.4, 0.6),
+    "powernorm": (1.8,), "rdist": (2.6,), "recipinvgauss": (0.8,), "reciprocal": (0.5, 4.0),
+    "rel_breitwigner": (1.4,), "rice": (0.9,), "skewcauchy": (0.4,), "truncexpon": (2.7,),
+    "truncpareto": (2.1, 5.0), "truncweibull_min": (1.7, 0.3, 3.1), "vonmises_line": (1.6,),
+    "weibull_max": (1.7,), "wrapcauchy": (0.4,), "betanbinom": (5.0, 2.5, 1.6),
+    "boltzmann": (0.8, 7.0), "dlaplace": (0.9,), "hypergeom": (12.0, 5.0, 6.0), "logser": (0.4,),
+    "nhypergeom": (12.0, 6.0, 3.0), "planck": (0.6,), "yulesimon": (2.2,),
+}  # fmt: skip
+WIDE = np.array([-3.0, -0.7, -0.2, 0.1, 0.45, 0.8, 1.3, 1.9, 3.2, 9.0, np.nan])
+COUNTS = np.array([-2.0, 0, 1, 2, 3, 5, 7, 9, 0.5, np.nan])
+CONTINUOUS = sorted(MORE_CONTINUOUS)
+DISCRETE = sorted(
+    "betanbinom boltzmann dlaplace hypergeom logser nhypergeom planck yulesimon".split()  # noqa: SIM905
+)
+BY_SCIPY = [n for n in CONTINUOUS if MORE_CONTINUOUS[n].rules["cdf"] is None]
+TAILS = ("cdf", "sf", "logcdf", "logsf")
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _compare(name: str, methods: tuple[str, ...], *args: Any, rtol: float = 1e-10) -> None:
+    family, reference = getattr(traced, name), getattr(plain, name)
+    found = jit(lambda *a: [getattr(family, m)(*a) for m in methods])(*args)
+    for method, got in zip(methods, found, strict=True):
+        wide = [np.broadcast_to(a, np.shape(args[0])) for a in args]  # norminvgauss.sf needs it
+        expected = getattr(reference, method)(*wide)
+        if method.startswith("log"):
+            got = np.where(np.isneginf(expected) & (got < -700), expected, got)  # log(0.0)
+        np.testing.assert_allclose(got, expected, rtol=rtol, atol=1e-14, err_msg=f"{name} {method}")
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_continuous(name: str) -> None:
+    shapes = SHAPES.get(name, ())
+    _compare(name, ("logpdf", "pdf"), WIDE, *shapes, 0.1, 1.3, rtol=1e-9)
+    _compare(name, TAILS, WIDE, *shapes, 0.1, 1.3, rtol=1e-7)
+    q = np.array([-0.1, 0.0, 0.2, 0.5, 0.77, 1.0, 1.1])
+    _compare(name, ("ppf", "isf"), q, *shapes, 0.1, 1.3, rtol=1e-7)
+    x = WIDE.astype(np.float32)
+    found = jit(getattr(traced, name).logpdf)(x, *[np.float32(s) for s in shapes])
+    assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_discrete(name: str) -> None:
+    _compare(name, ("logpmf", "pmf", "cdf", "sf"), COUNTS, *SHAPES[name], 1, rtol=1e-8)
+
+
+def _points(name: str) -> float:
+    return float(getattr(plain, name).ppf(0.37, *SHAPES.get(name, ()), 0.1, 1.3))
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("method", ["logpdf", "cdf", "ppf"])
+def test_derivatives(name: str, method: str) -> None:
+    f = getattr(getattr(traced, name), method)
+    args = (0.37 if method == "ppf" else _points(name), *SHAPES.get(name, ()), 0.1, 1.3)
+    wanted = range(len(args))
+    if method != "logpdf" and name in BY_SCIPY:
+        wanted = [0, len(args) - 2, len(args) - 1]
+        if len(args) > 3:
+            with pytest.raises(UnsupportedNumpyError, match="in its parameters"):
+                grad(f, argnums=1)(*args)
+    for k in wanted:
+        if name == "erlang" and k == 1:
+            continue  # an integer for SciPy
+        h = 1e-5
+        ends = [f(*args[:k], args[k] + s, *args[k + 1 :]) for s in (h, -h)]
+        expected = (ends[0] - ends[1]) / (2 * h)
+        np.testing.assert_allclose(grad(f, argnums=k)(*args), expected, rtol=2e-4, atol=1e-6)
+
+
+def test_batches_and_infinite_quantiles() -> None:
+    many = vmap(lambda s: traced.rice.cdf(1.0, s))(np.array([0.5, 1.0]))
+    np.testing.assert_allclose(many, plain.rice.cdf(1.0, np.array([0.5, 1.0])))
+    assert jit(lambda s: traced.moyal.ppf(1.0, s))(0.0) == np.inf
+    slope = grad(lambda s: traced.betaprime.ppf(0.3, 2.0, s))(3.0)
+    assert np.isfinite(slope)
+
+
+def test_random_numbers_by_keys() -> None:
+    key = fgrad.random.key(3)
+
+    def draw(a: Any) -> Any:
+        return traced.gamma.rvs(a, scale=2.0, size=(2000,), random_state=key)
+
+    x = jit(draw)(1.7)
+    assert plain.kstest(x, plain.gamma(1.7, scale=2.0).cdf).pvalue > 1e-3
+    slope = grad(lambda a: np.mean(draw(a)))(1.7)
+    np.testing.assert_allclose(slope, 2.0, rtol=0.1)  # the mean is 2 a
+    np.testing.assert_array_equal(
+        draw(1.7), traced.gamma.rvs(1.7, scale=2.0, size=2000, random_state=key)
+    )
+    np.testing.assert_array_equal(
+        traced.norm.rvs(size=3, random_state=1), plain.norm.rvs(size=3, random_state=1)
+    )
+    with pytest.raises(UnsupportedNumpyError, match="random_state=fgrad"):
+        jit(lambda a: traced.gamma.rvs(a, size=3))(1.0)
