@@ -15,12 +15,16 @@ ARRAYS = {
     "x": RNG.normal(size=40), "y": RNG.normal(size=33), "m": RNG.normal(size=(6, 7)),
     "z": RNG.normal(size=24) + 1j * RNG.normal(size=24), "p": RNG.uniform(0.3, 0.9, size=3),
     "b": np.array([0.4, 0.3, 0.1]), "a": np.array([1.1, -0.4, 0.2]), "k": RNG.normal(size=(3, 2)),
+    "g": RNG.normal(size=7), "q": np.array([0.7, 1.9, 3.3, 4.6, 6.3]),
+    "e": RNG.uniform(0.4, 1.0, size=7), "r": RNG.uniform(0.3, 0.7, size=(4, 2)),
     "s": scipy.signal.butter(4, 0.3, output="sos"),
 }  # fmt: skip
 CONSTANTS = {
     "SOS": scipy.signal.butter(5, 0.3, output="sos"), "LONG": RNG.normal(size=9),
     "MARKS": np.array([[1, 0, 1], [0, 1, 1]], bool), "TIMES": np.sort(RNG.uniform(0, 9, size=40)),
     "OMEGA": np.linspace(0.5, 3.0, 6), "LABELS": RNG.integers(0, 4, size=(6, 7)),
+    "X": np.array([0.5, 1.0, 1.8, 2.9, 3.5, 4.4, 5.2]), "P2": RNG.uniform(size=(12, 2)),
+    "T": np.array([0.2, 0.5, 0.8, 1.1, 2.0, 3.0, 4.0, 5.5, 5.8, 6.1, 6.5]),
     "ZI": RNG.normal(size=(6, 2)), "STEPS": np.linspace(0.05, 6.2, 9),
 }  # fmt: skip
 
@@ -229,4 +233,98 @@ nd.center_of_mass(m ** 2, LABELS, [1, 2])
 nd.labeled_comprehension(m, LABELS, [1, 2, 9], np.ptp, float, -1.0)
 """.strip().splitlines()
 
-CASES = [*SIGNAL, *IMAGES]
+DATA = """
+ip.CubicSpline(X, g)(q)
+ip.CubicSpline(X, g, bc_type='natural')(q, 1)
+ip.CubicSpline(X, g, bc_type=((1, 0.5), (2, -1.0)))(q)
+ip.CubicSpline(X, g, bc_type='clamped', extrapolate=False)(q)
+ip.CubicSpline(X, np.concatenate([g[:-1], g[:1]]), bc_type='periodic')(q * 2)
+ip.CubicSpline(X, m, axis=1)(q)
+ip.CubicSpline(X[:3], g[:3])(q)
+ip.CubicSpline(X[:2], g[:2])(q)
+ip.CubicSpline(np.cumsum(e), g)(2.5)
+ip.CubicSpline(X, g).integrate(0.5, q[2])
+ip.CubicSpline(X, g).derivative()(q)
+ip.CubicSpline(X, g).antiderivative()(q)
+ip.CubicSpline(X, g + 1j * g[::-1])(q)
+ip.PchipInterpolator(X, g)(q)
+ip.PchipInterpolator(X, m, axis=-1)(q, 1)
+ip.pchip_interpolate(X, g, q)
+ip.Akima1DInterpolator(X, g)(q)
+ip.Akima1DInterpolator(np.cumsum(e), g, method='makima', extrapolate=True)(q)
+ip.CubicHermiteSpline(X, g, e)(q)
+ip.PPoly(m, np.arange(8.0))(q)
+ip.PPoly(m, np.arange(8.0), 'periodic')(q * 3, 2)
+ip.PPoly(m, np.arange(8.0)).integrate(q[0], 5.5)
+ip.BSpline(T, g, 3)(q)
+ip.BSpline(T, g, 3, False)(q, 1)
+ip.BSpline(T[:-1], g, 2)(q, nu=2)
+ip.BSpline(T, m, 3, axis=1)(q)
+ip.BSpline(T, g, 3).derivative(2)(q)
+ip.BSpline(T, g, 3).antiderivative()(q)
+ip.BSpline(T, g, 3).integrate(q[1], 4.0)
+ip.BSpline(T + 0.1 * np.sin(e[0]), g, 3)(q)
+ip.BSpline.basis_element([0, 1, 2, 3, 4])(q)
+ip.make_interp_spline(X, g)(q)
+ip.make_interp_spline(X, m, k=2, axis=1)(q)
+ip.make_interp_spline(X, g, bc_type='natural')(q)
+ip.make_interp_spline(np.cumsum(e), g, k=3)(q)
+ip.make_interp_spline(np.cumsum(e), g, k=2)(q)
+ip.make_lsq_spline(X, g, X[[0, 0, 0, 2, 4, 6, 6, 6]], k=2)(q)
+ip.make_smoothing_spline(X, g, lam=0.3)(q)
+ip.splev(q, ip.splrep(X, g))
+ip.splev(q, ip.splrep(X, g, k=2), der=1, ext=3)
+ip.splev(q, ip.splrep(X, g, t=[2.0, 3.5]), ext=1)
+ip.splint(0.5, q[2], ip.splrep(X, g))
+ip.splev(q, ip.splder(ip.splrep(X, g)))
+ip.splev(q, ip.splantider(ip.splrep(X, g)))
+ip.UnivariateSpline(X, g, s=0)(q)
+ip.UnivariateSpline(X, np.sin(X), s=0.1)(q)
+ip.UnivariateSpline(X, g, s=0, ext=1)(q, 1)
+ip.UnivariateSpline(X, g, s=0).derivatives(2.2)
+ip.InterpolatedUnivariateSpline(X, g, k=2, ext=3)(q)
+ip.InterpolatedUnivariateSpline(X, g).integral(0.5, 3.0)
+ip.LSQUnivariateSpline(X, g, [2.0, 3.5])(q)
+ip.interp1d(X, g, fill_value='extrapolate')(q)
+ip.interp1d(X, g, bounds_error=False)(q)
+ip.interp1d(X, g, 'nearest', bounds_error=False, fill_value=(1.0, 2.0))(q)
+ip.interp1d(X, g, 'previous', fill_value='extrapolate')(q)
+ip.interp1d(X, g, 'next', bounds_error=False, fill_value=2.0)(q)
+ip.interp1d(X, m, 'cubic', axis=-1, bounds_error=False)(q)
+ip.interp1d(X[::-1], g, 'quadratic', fill_value='extrapolate')(q)
+ip.interp1d(X, m.T, axis=0)(p * 3 + 1)
+ip.BarycentricInterpolator(X, g)(q)
+ip.BarycentricInterpolator(X, m, axis=1)(q)
+ip.BarycentricInterpolator(np.cumsum(e), g)(q)
+ip.barycentric_interpolate(X, g, q)
+ip.barycentric_interpolate(X, g, X[2:4])
+ip.KroghInterpolator(X, g)(q)
+ip.KroghInterpolator(X, g).derivatives(q)
+ip.krogh_interpolate(X, g, q, der=1)
+ip.RBFInterpolator(P2, x[:12])(r)
+ip.RBFInterpolator(P2, x[:12], kernel='gaussian', epsilon=4.0)(r)
+ip.RBFInterpolator(P2 + e[0] * P2 ** 2, x[:12], kernel='cubic', smoothing=0.1, degree=2)(r)
+ip.RBFInterpolator(P2, x[:12], kernel='multiquadric', epsilon=1.3, degree=-1)(r)
+ip.LinearNDInterpolator(P2, x[:12])(r)
+ip.LinearNDInterpolator(P2, x[:12], fill_value=0.0, rescale=True)(r)
+ip.NearestNDInterpolator(P2, x[:12])(r)
+ip.griddata(P2, x[:12], r)
+ip.griddata(P2, x[:12], r, method='nearest')
+""".strip().splitlines()
+
+CASES = [*SIGNAL, *IMAGES, *DATA]
+
+# Floats whose derivatives would be lost: a card, where their values are known too.
+LOST = """
+ip.interpn((np.cumsum(e),), X, q[:, None])
+ip.RegularGridInterpolator((np.cumsum(e),), X)(q[:, None])
+ip.make_interp_spline(np.cumsum(e), X, bc_type='natural')(q)
+ip.make_lsq_spline(X, X, T[1:-1] + e[0], k=2)(q)
+ip.make_smoothing_spline(X, X, lam=e[0])(q)
+ip.splrep(np.cumsum(e), X)
+ip.InterpolatedUnivariateSpline(np.cumsum(e), X)(q)
+ip.LinearNDInterpolator(r, OMEGA[:4])(r)
+ip.NearestNDInterpolator(r, OMEGA[:4])(r)
+nd.fourier_shift(m, e[0])
+sg.czt(x, 5, np.exp(-1j * e[0]))
+""".strip().splitlines()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy_array_cases import ARRAYS, CASES, CONSTANTS
+from scipy_array_cases import ARRAYS, CASES, CONSTANTS, LOST
 
 import fgrad
 
@@ -85,6 +85,7 @@ def _loss(own: Callable[..., Any]) -> Callable[..., Any]:
     def loss(*xs: Any) -> Any:
         total = 0.0
         for out in _arrays(own(*xs)):
+            out = np.where(np.isnan(out), 0.0, out)
             weights = np.cos(np.arange(np.size(out))).reshape(np.shape(out))
             total = total + np.sum((np.abs(out) ** 2 * 0.1 + np.real(out)) * weights)
         return total
@@ -121,3 +122,11 @@ def test_vmap_is_a_loop(line: str) -> None:
         wanted = _arrays(own(*[x[k] for x in many]))
         for x, y in zip(found, wanted, strict=True):
             np.testing.assert_allclose(x[k], y, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("line", LOST)
+def test_no_derivative_is_lost(line: str) -> None:
+    own, names = _program(line, OWN)
+    given = tuple(_given(names))
+    with pytest.raises(TypeError, match="does not take traced arrays"):
+        fgrad.jvp(own, given, given)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,12 +13,24 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.promote import as_operand, convert, normalize_axis, user_line
 from fgrad.scipy._either import Either, refusal
-from fgrad.trace import Value, concrete
-from fgrad.typing import ArrayLike, DTypeLike, PyTree
+from fgrad.trace import Value, concrete, innermost
+from fgrad.typing import ArrayLike, DTypeLike, P, PyTree, R
 
 plain = lazy_module("scipy.ndimage")
 
 of_images = Either(plain)
+
+
+def of_functions(traced: Callable[P, R]) -> Callable[P, R]:
+    """`of_images` for functions of functions, which may close over what is traced."""
+    called = of_images(traced)
+
+    @functools.wraps(called)
+    def function(*args: P.args, **kwargs: P.kwargs) -> R:
+        return (traced if innermost() is not None else called)(*args, **kwargs)
+
+    return function
+
 
 # What SciPy calls a mode, and what `np.pad` calls it.
 EDGES = {

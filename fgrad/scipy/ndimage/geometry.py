@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy.ndimage.common import each, known, of_images, pixels, wide, wrong
+from fgrad.scipy.ndimage.common import each, known, of_functions, of_images, pixels, wide, wrong
 from fgrad.scipy.ndimage.splines import coefficients, map_coordinates
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
@@ -205,7 +205,7 @@ def rotate(
     return _mapped(image, np.stack(lines), kind, order, mode, cval, prefilter)
 
 
-@of_images
+@of_functions
 def geometric_transform(
     input: ArrayLike,
     mapping: Callable[..., Sequence[ArrayLike]],

@@ -19,7 +19,7 @@ from fgrad.errors import DtypeError
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import as_operand, broadcast_to, convert, user_line
 from fgrad.scipy._either import refusal
-from fgrad.scipy.ndimage.common import known, of_images, wide
+from fgrad.scipy.ndimage.common import known, of_functions, of_images, wide
 from fgrad.trace import Value, concrete
 from fgrad.tracing.capturing import user_form
 from fgrad.typing import ArrayLike, DTypeLike, PyTree
@@ -206,7 +206,7 @@ def center_of_mass(input: ArrayLike, labels: PyTree = None, index: PyTree = None
     return list(zip(*[list(np.ravel(c)) for c in centres], strict=True))
 
 
-@of_images
+@of_functions
 def labeled_comprehension(
     input: ArrayLike, labels: PyTree, index: PyTree, func: Callable[..., Value],
     out_dtype: DTypeLike, default: ArrayLike, pass_positions: bool = False,

@@ -20,6 +20,7 @@ from fgrad.scipy.ndimage.common import (
     flat_windows,
     footprint_of,
     known,
+    of_functions,
     of_images,
     origins_of,
     pixels,
@@ -257,7 +258,7 @@ def minimum_filter1d(
 # --- functions of windows -----------------------------------------------------------------------
 
 
-@of_images
+@of_functions
 def generic_filter(
     input: ArrayLike,
     function: Callable[..., Value],

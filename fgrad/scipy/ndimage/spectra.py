@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact
-from fgrad.scipy.ndimage.common import known, of_images, pixels, plain
+from fgrad.scipy._either import refusal
+from fgrad.scipy.ndimage.common import of_images, pixels, plain
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, DTypeLike
 
@@ -23,8 +25,13 @@ def _spectral(
     kind = x.dtype
     if name == "fourier_shift" and kind.kind != "c":
         kind = np.dtype(np.complex128)
-    plain_by = known(name, "size", by, "SciPy's own code makes the factors.", "a plain number")
-    factor = getattr(plain, name)(np.ones(x.shape, np.complex128), plain_by, n, axis)
+    if has_tracer((by,)):
+        what, why = (
+            f"scipy.ndimage.{name} with a traced size",
+            "SciPy's own code makes the factors.",
+        )
+        raise refusal(what, why, "a plain number")
+    factor = getattr(plain, name)(np.ones(x.shape, np.complex128), by, n, axis)
     factor = factor if name == "fourier_shift" else factor.real
     return convert(x * factor, kind)
 

@@ -21,6 +21,7 @@ from fgrad.scipy.ndimage.common import (
     each,
     known,
     modes_of,
+    of_functions,
     of_images,
     origins_of,
     pixels,
@@ -397,7 +398,7 @@ def _called(
     return user_form(function)(x, axis, output, mode, cval, *args, **(settings or {}))
 
 
-@of_images
+@of_functions
 def generic_laplace(
     input: ArrayLike,
     derivative2: Callable[..., Value],
@@ -425,7 +426,7 @@ def generic_laplace(
     return _total(_over_axes("generic_laplace", input, of_axis, output, mode, axes))
 
 
-@of_images
+@of_functions
 def generic_gradient_magnitude(
     input: ArrayLike,
     derivative: Callable[..., Value],

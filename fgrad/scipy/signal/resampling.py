@@ -12,6 +12,7 @@ import fgrad.numpy as fnp
 from fgrad.errors import ShapeError
 from fgrad.lax.convolutions import conv_general_dilated
 from fgrad.numpy.arrange import moveaxis
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.ops.complex import real_dtype
 from fgrad.scipy.signal.common import (
@@ -24,7 +25,7 @@ from fgrad.scipy.signal.common import (
     refused,
     wrong,
 )
-from fgrad.trace import Tracer, Value, concrete
+from fgrad.trace import Tracer, Value
 from fgrad.typing import ArrayLike, PyTree
 
 _PADS = ("symmetric", "reflect", "edge", "wrap")  # of `np.pad`
@@ -365,15 +366,14 @@ def czt(
     m = n if m is None else int(m)
     if m < 1 or n < 1:
         raise wrong("czt", f"m={m} for {n} values", "a positive number")
-    ratio, first = concrete(w) if w is not None else None, concrete(a)
-    if first is None or (w is not None and ratio is None):
+    if has_tracer((w, a)):
         refused("czt", "traced w or a", "they decide the places.", "plain numbers")
     k = np.arange(max(m, n), dtype=np.float64)
-    turn = cmath.log(complex(np.exp(-2j * np.pi / m) if ratio is None else ratio))  # type: ignore[arg-type]
-    chirp = np.exp(turn * (k**2 / 2 if ratio is not None else (k**2 % (2 * m)) / 2))
+    turn = cmath.log(np.exp(-2j * np.pi / m) if w is None else complex(w))
+    chirp = np.exp(turn * ((k**2 % (2 * m) if w is None else k**2) / 2))
     length = n + m - 1
     back = np.concatenate([1 / chirp[:m], (1 / chirp[1:n])[::-1]])
-    weights = chirp[:n] * complex(first) ** -k[:n]  # type: ignore[arg-type]
+    weights = chirp[:n] * complex(a) ** -k[:n]
     product = np.fft.fft(signal * weights, length) * np.fft.fft(back)
     found = np.fft.ifft(product)[..., :m] * chirp[:m]
     return moveaxis(found, -1, place)

@@ -1,11 +1,4 @@
-"""L7. `scipy.interpolate` with derivatives: values on a grid, between its lines.
-
-    import fgrad.scipy.interpolate as ip
-    surface = ip.RegularGridInterpolator((xs, ys), values)
-    fgrad.grad(lambda p: surface(p)[0])(np.array([0.5, 1.5]))
-
-Derivatives are taken in the values and in the places; the lines of the grid are plain arrays.
-"""
+"""L7. `scipy.interpolate`: values on a grid, between its lines, which are plain."""
 
 from __future__ import annotations
 
@@ -16,33 +9,28 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops import checked
-from fgrad.scipy._either import either, others, refusal
-from fgrad.trace import Value, concrete
+from fgrad.scipy._either import either, refusal
+from fgrad.scipy.interpolate.common import plain
+from fgrad.trace import Value
 from fgrad.typing import ArrayLike
-
-plain = lazy_module("scipy.interpolate")
-
-__getattr__ = others(__name__, plain)
 
 _METHODS = ("linear", "nearest")
 
 
 def _line(points: ArrayLike, k: int, size: int) -> np.ndarray:
     """The checked, ascending places of one axis."""
-    known = concrete(points)
-    if known is None:
+    if has_tracer((points,)):  # its derivatives would be lost, where it has a value too
         raise refusal(
             "scipy.interpolate.RegularGridInterpolator with such points",
             "the lines of the grid decide where each place lies.",
             "np.interp(x, points, values)    one axis with traced points",
         )
-    line = np.asarray(known, np.float64)
+    line = np.asarray(points, np.float64)
     if line.ndim != 1 or line.size != size or not np.all(np.diff(line) > 0):
         raise ArgumentError(
             f"scipy.interpolate.RegularGridInterpolator: axis {k} has {size} values.",
@@ -107,9 +95,9 @@ class RegularGridInterpolator:
             )
         lines = []
         for k, line in enumerate(points):
-            known = concrete(line)
-            if known is not None and np.size(known) > 1 and np.all(np.diff(known) < 0):
-                line, array = np.asarray(known)[::-1], np.flip(array, k)
+            plain_line = not has_tracer((line,)) and np.size(line) > 1
+            if plain_line and np.all(np.diff(np.asarray(line)) < 0):
+                line, array = np.asarray(line)[::-1], np.flip(array, k)
             lines.append(_line(line, k, array.shape[k]))
         self.grid, self.values = tuple(lines), array
 
