@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from sources import ROOT
 
+from fgrad.base.pickling import Transformed
 from fgrad.command import doctor, explain, profile
 from fgrad.command.main import COMMANDS, main
+from fgrad.compile.jit.jitted import Jitted
 
 MODEL = """
 import sys
@@ -48,7 +50,8 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> str:
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "path", list(sys.path))  # to which `show` adds the folder of a file
     path = tmp_path / "model.py"
     path.write_text(MODEL)
     return str(path)
@@ -208,6 +211,42 @@ def test_profile_counts_no_time_twice() -> None:
     assert row.calls == 1 and row.traces == 1
     assert set(clock.running) == {id(1)}
     assert row.seconds["trace"] >= 0.01 > row.seconds["run"] + row.seconds["prompt"]
+
+
+def test_profile_of_threads_and_of_calls_that_raise(tmp_path: Path) -> None:
+    path = tmp_path / "threads.py"
+    path.write_text("""
+import threading, time
+import numpy as np, fgrad
+f = fgrad.jit(lambda x: np.sum(np.sin(x)))
+def work():
+    for _ in range(20):
+        f(np.ones(5))
+threads = [threading.Thread(target=work) for _ in range(3)]
+[t.start() for t in threads]; [t.join() for t in threads]
+try:
+    f("text")
+except fgrad.errors.FgradError:
+    pass
+""")
+    done = command("profile", str(path))
+    assert done.returncode == 0, done.stderr
+    (row,) = [line.split() for line in done.stderr.splitlines() if "threads.py:7" in line][:1]
+    assert row[0] == "60"
+    assert "by line" in done.stderr and "cannot be timed" not in done.stderr
+
+
+def test_calls_are_native_again_after_a_profile() -> None:
+    """From Python 3.12 on, a class whose `__call__` is set loses its native calls."""
+    have_vectorcall = 1 << 11
+
+    def state() -> tuple[object, ...]:
+        return Jitted.__flags__ & have_vectorcall, Jitted.__call__, Transformed.__call__
+
+    before = state()
+    with profile.Clock().watching():
+        assert state()[1:] != before[1:]
+    assert state() == before
 
 
 WRONG = {

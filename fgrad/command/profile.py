@@ -26,6 +26,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import Transformed, label_of
 from fgrad.base.source import Loc, resolve, user_frame
 from fgrad.command.texts import CommandError
+from fgrad.compile.entry.native import native_class
 from fgrad.compile.jit import call as calls
 from fgrad.compile.jit.jitted import Jitted
 from fgrad.compile.jit.profile import profile
@@ -93,6 +94,7 @@ class Clock:
         """Time all calls within the block; they go through Python meanwhile."""
         before = [(owner, name, getattr(owner, name)) for owner, name, _ in TIMED]
         with config.override(native_calls=False), ExitStack() as stack:
+            stack.callback(native_class, Jitted)  # which a new `__call__` undoes
             for (owner, name, old), (_, _, kind) in zip(before, TIMED, strict=True):
                 stack.callback(setattr, owner, name, old)
                 setattr(owner, name, self._timed(old, kind))
@@ -107,13 +109,14 @@ class Clock:
             in_trace = bool(stack) and stack[-1].kind == "trace" and kind != "compile"
             if in_trace or (kind in ("trace", "compile") and not stack):  # that `inspect` asked for
                 return function(*args, **kwargs)
-            if kind == "run":
-                self.last[id(args[0])] = args[0], Last(args[1:], kwargs)  # type: ignore[assignment]
             call = Open(kind, stack[0].line if stack else _line())
             stack.append(call)
             start = time.perf_counter()
             try:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if kind == "run":
+                    self.last[id(args[0])] = args[0], Last(args[1:], kwargs)  # type: ignore[assignment]
+                return result
             finally:
                 seconds = time.perf_counter() - start
                 stack.pop()
@@ -182,11 +185,12 @@ def _run_script(script: str, arguments: list[str], clock: Clock) -> int:
 def report(clock: Clock, name: str, seconds: float, options: argparse.Namespace) -> str:
     """The table of lines, advice, and the steps of what ran longest."""
     inside = sum([row.total for row in clock.rows.values()])
-    parts = [f"\n{name}: {seconds:.2f} s, {inside:.2f} s of them in functions that fgrad made"]
+    threads = ", over all threads" if inside > seconds else ""
+    parts = [f"\n{name}: {seconds:.2f} s; in functions that fgrad made {inside:.2f} s{threads}"]
     if clock.rows:
         parts.append(lines_of(clock.rows, options.lines))
     parts += _advice(clock, seconds)
-    busiest = sorted(clock.running, key=lambda key: -clock.running[key])
+    busiest = sorted(clock.last, key=lambda key: -clock.running[key])
     parts += [text for key in busiest[: options.steps] for text in _steps(*clock.last[key])]
     return "\n\n".join(parts)
 

@@ -90,11 +90,14 @@ def names_of(file: str) -> dict[str, object]:
     if not os.path.isfile(file):
         raise CommandError(f"there is no file {file!r}")
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+    given, sys.argv = sys.argv, [file]
     try:
         return runpy.run_path(file, run_name="fgrad_show")
     except Exception as error:
         text = f"{file} cannot be imported: {type(error).__name__}: {error}"
         raise CommandError(text, 1) from error
+    finally:
+        sys.argv = given
 
 
 def function_in(names: Mapping[str, object], file: str, path: str) -> Callable[..., PyTree]:
