@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from fgrad.errors import UnsupportedNumpyError
+from fgrad.errors import ArgumentError, UnsupportedNumpyError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import user_line
 from fgrad.tracing.device_tracing import through
@@ -53,6 +54,46 @@ def refusal(what: str, why: str, write: str) -> UnsupportedNumpyError:
     """The card for a function, or a way to call it, that has no traced form."""
     rows = (*user_line(), ("why", why), ("write", write))
     return UnsupportedNumpyError(f"{what} does not take traced arrays.", rows)
+
+
+# Arguments of SciPy's functions that change no result.
+HINTS = ("overwrite_a", "overwrite_b", "check_finite", "lapack_driver", "driver", "lwork")
+
+
+def taken(
+    function: Callable[..., object],
+    traced: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+) -> dict[str, object] | None:
+    """The arguments of SciPy's function that its traced form has, by name; None where SciPy's has
+    no list of arguments.
+
+    Raises:
+        TypeError: SciPy's function does not take them.
+        UnsupportedNumpyError: an argument means something that the traced form does not have.
+    """
+    theirs, mine = inspect.signature(function), inspect.signature(traced).parameters
+    kinds = {p.kind for p in (*theirs.parameters.values(), *mine.values())}
+    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        return None
+    named = theirs.bind(*args, **kwargs).arguments
+    for name, value in named.items():
+        usual = theirs.parameters[name].default
+        same = value is usual or (isinstance(value, (bool, int, str)) and value == usual)
+        if name not in mine and name not in HINTS and not same:
+            where = ".".join(function.__module__.split(".")[:2])
+            what = f"{where}.{traced.__name__} with {name}"
+            raise refusal(what, "it has no traced form.", f"{traced.__name__} without {name}=")
+    return {name: value for name, value in named.items() if name in mine}
+
+
+def check_choice(function: str, name: str, value: object, known: Sequence[object]) -> None:
+    """Refuse a value that is none of those that an argument has."""
+    if value not in known:
+        raise ArgumentError(
+            f"{function}: {name}={value!r}.", (("write", " or ".join(map(repr, known))),)
+        )
 
 
 def plain_only(

@@ -4,7 +4,8 @@
     fgrad.grad(lambda a: sla.expm(a).sum())(np.eye(2))
 
 Matrices may be stacked in leading axes.  Every other name of `scipy.linalg` is there too, and
-raises a card when it meets a traced array.  `overwrite_*` and `check_finite` mean nothing there.
+raises a card when it meets a traced array.  Arguments are those of SciPy's function;
+`overwrite_*`, `check_finite` and the choice of a driver mean nothing there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.ops.diagonals import diagonal, on_diagonal
-from fgrad.scipy._either import either, others, refusal
+from fgrad.scipy._either import check_choice, either, others, refusal, taken
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import is_line, mark
 from fgrad.typing import ArrayLike, NormOrder, Operand, P, R
@@ -42,9 +43,12 @@ def _either(traced: Callable[P, R]) -> Callable[P, R]:
     Which of SciPy's results lie in Fortran's order differs from version to version.
     """
 
+    by_name: Callable[..., R] = traced
+
     @functools.wraps(traced)
     def function(*args: P.args, **kwargs: P.kwargs) -> R:
-        out = traced(*args, **kwargs)
+        given = taken(getattr(plain, traced.__name__), traced, args, kwargs)
+        out = traced(*args, **kwargs) if given is None else by_name(**given)
         for x in out if isinstance(out, tuple) else (out,):
             if isinstance(x, Tracer) and not is_line(x.shape):
                 mark(x, False)
@@ -75,6 +79,7 @@ def _stacked(*xs: Value) -> list[Value]:
 
 
 def _trans(trans: Trans) -> int:
+    check_choice("solve_triangular", "trans", trans, (0, 1, 2, "N", "T", "C"))
     return {"N": 0, "T": 1, "C": 2}[trans] if isinstance(trans, str) else trans
 
 
@@ -88,7 +93,6 @@ def solve_triangular(
     trans: Trans = 0,
     lower: bool = False,
     unit_diagonal: bool = False,
-    **_: object,
 ) -> Value:
     """x with op(a) x = b, where op is the transpose (1, "T") or its conjugate (2, "C").
 
@@ -107,20 +111,20 @@ def solve_triangular(
 
 
 @_either
-def cholesky(a: ArrayLike, lower: bool = False, **_: object) -> Value:
+def cholesky(a: ArrayLike, lower: bool = False) -> Value:
     """The triangular factor of Hermitian matrices, of which one triangle is read."""
     x = matrices(a, square=True)
     return la.cholesky(x) if lower else mx.adjoint(la.cholesky(mx.adjoint(x)))
 
 
 @_either
-def cho_factor(a: ArrayLike, lower: bool = False, **_: object) -> tuple[Value, bool]:
+def cho_factor(a: ArrayLike, lower: bool = False) -> tuple[Value, bool]:
     """The factor for `cho_solve`, and which triangle it is; zeros in the other."""
     return cholesky(a, lower=lower), lower
 
 
 @_either
-def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, **_: object) -> Value:
+def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike) -> Value:
     """x with a x = b, by the Cholesky factor of a."""
     factor, low = c_and_lower
     y = solve_triangular(factor, b, trans=0 if low else "C", lower=low)
@@ -131,16 +135,14 @@ def cho_solve(c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, **_: object) ->
 
 
 @_either
-def lu_factor(a: ArrayLike, **_: object) -> tuple[Value, Value]:
+def lu_factor(a: ArrayLike) -> tuple[Value, Value]:
     """The packed factors and the exchanges of rows, for `lu_solve`."""
     packed, pivots, _order = la.lu(matrices(a))
     return packed, pivots
 
 
 @_either
-def lu_solve(
-    lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Trans = 0, **_: object
-) -> Value:
+def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Trans = 0) -> Value:
     """x with op(a) x = b, by the packed factors of a."""
     packed, y = linear_operands(lu_and_piv[0], b)
     y, vector = _columns(y, len(packed.shape))
@@ -160,9 +162,7 @@ def lu_solve(
 
 
 @_either
-def lu(
-    a: ArrayLike, permute_l: bool = False, p_indices: bool = False, **_: object
-) -> tuple[Value, ...]:
+def lu(a: ArrayLike, permute_l: bool = False, p_indices: bool = False) -> tuple[Value, ...]:
     """p, l, u with a = p l u; p l and u if `permute_l`; p as indices of rows if `p_indices`."""
     packed, _pivots, order = la.lu(matrices(a))
     m, n = packed.shape[-2:]
@@ -181,18 +181,40 @@ def lu(
 # --- as in numpy.linalg
 
 
+def _assumed(x: Value, what: str | None, lower: bool) -> Value:
+    """The matrix that `solve` is to take a matrix for, of which it reads a part."""
+    known = (None, "general", "gen", "banded", *_PARTS)
+    check_choice("solve", "assume_a", what, known)
+    part = _PARTS.get(what or "", "")
+    if part == "one triangle":
+        return mx.hermitian(x, lower)
+    if part == "symmetric":
+        rest = np.tril(x, -1) if lower else np.triu(x, 1)
+        return rest + mx.transposed(rest) + on_diagonal(diagonal(x))
+    if part == "diagonal":
+        return on_diagonal(diagonal(x))
+    x = np.triu(x, -1 if part == "band" else 0) if part in ("upper", "band") else x
+    return np.tril(x, 1 if part == "band" else 0) if part in ("lower", "band") else x
+
+
+_PARTS = {
+    **dict.fromkeys(("pos", "positive definite", "her", "hermitian"), "one triangle"),
+    **dict.fromkeys(("sym", "symmetric"), "symmetric"),
+    "diagonal": "diagonal",
+    "tridiagonal": "band",
+    "upper triangular": "upper",
+    "lower triangular": "lower",
+}
+
+
 @_either
 def solve(
-    a: ArrayLike, b: ArrayLike, lower: bool = False, *_: object, assume_a: str | None = None,
-    transposed: bool = False, **__: object,
+    a: ArrayLike, b: ArrayLike, lower: bool = False, assume_a: str | None = None,
+    transposed: bool = False,
 ) -> Value:  # fmt: skip
-    """x with a x = b; `assume_a` of "sym", "her" and "pos" means that one triangle is read."""
+    """x with a x = b; `assume_a` says which part of a is read: one triangle for "sym" and "her"."""
     x, y = linear_operands(a, b)
-    if assume_a in ("pos", "positive definite", "her", "hermitian"):
-        x = mx.hermitian(x, lower)
-    elif assume_a in ("sym", "symmetric"):
-        part = np.tril(x, -1) if lower else np.triu(x, 1)
-        x = part + mx.transposed(part) + on_diagonal(diagonal(x))
+    x = _assumed(x, assume_a, lower)
     y, vector = _columns(y, len(x.shape))
     x, y = _stacked(mx.transposed(x) if transposed else x, y)
     out = la.solve(x, y)
@@ -200,13 +222,13 @@ def solve(
 
 
 @_either
-def inv(a: ArrayLike, **_: object) -> Value:
+def inv(a: ArrayLike) -> Value:
     """The inverse."""
     return la.inv(matrices(a, square=True))
 
 
 @_either
-def det(a: ArrayLike, **_: object) -> Value:
+def det(a: ArrayLike) -> Value:
     """The determinant."""
     return dt.det(matrices(a, square=True))
 
@@ -226,14 +248,13 @@ def norm(
 @_either
 def qr(
     a: ArrayLike,
-    overwrite_a: bool = False,
-    lwork: int | None = None,
     mode: Literal["full", "economic", "r"] = "full",
-    **_: object,
+    pivoting: bool = False,
 ) -> tuple[Value, ...]:
     """q and r; `mode` is "full", "economic" or "r", all without pivoting."""
-    if _.get("pivoting"):
-        raise refusal("scipy.linalg.qr", "pivoting depends on values.", "qr(a)")
+    if pivoting:
+        raise refusal("scipy.linalg.qr with pivoting", "it depends on values.", "qr(a)")
+    check_choice("qr", "mode", mode, ("full", "economic", "r"))
     x = matrices(a)
     q, r = dc.qr(x, mode in ("full", "r") and x.shape[-2] > x.shape[-1])
     return (r,) if mode == "r" else (q, r)
@@ -241,15 +262,13 @@ def qr(
 
 @overload
 def svd(
-    a: ArrayLike, full_matrices: bool = True, compute_uv: Literal[True] = True, **_: object
+    a: ArrayLike, full_matrices: bool = True, compute_uv: Literal[True] = True
 ) -> tuple[Value, Value, Value]: ...
 @overload
-def svd(
-    a: ArrayLike, full_matrices: bool = True, *, compute_uv: Literal[False], **_: object
-) -> Value: ...
+def svd(a: ArrayLike, full_matrices: bool = True, *, compute_uv: Literal[False]) -> Value: ...
 @_either
 def svd(
-    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, **_: object
+    a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True
 ) -> Value | tuple[Value, ...]:
     """The singular value decomposition, or the singular values alone."""
     x = matrices(a)
@@ -257,7 +276,7 @@ def svd(
 
 
 @_either
-def svdvals(a: ArrayLike, **_: object) -> Value:
+def svdvals(a: ArrayLike) -> Value:
     """The singular values."""
     return np.linalg.svd(matrices(a), compute_uv=False)
 
@@ -269,7 +288,6 @@ def eigh(
     *,
     lower: bool = True,
     eigvals_only: Literal[False] = False,
-    **_: object,
 ) -> tuple[Value, Value]: ...
 @overload
 def eigh(
@@ -278,7 +296,6 @@ def eigh(
     *,
     lower: bool = True,
     eigvals_only: Literal[True],
-    **_: object,
 ) -> Value: ...
 @_either
 def eigh(
@@ -287,16 +304,11 @@ def eigh(
     *,
     lower: bool = True,
     eigvals_only: bool = False,
-    **_: object,
 ) -> Value | tuple[Value, Value]:
     """Eigenvalues and eigenvectors of a Hermitian matrix; of the pencil a v = w b v with `b`."""
-    if _.get("subset_by_index") is not None or _.get("subset_by_value") is not None:
-        raise refusal("scipy.linalg.eigh", "it gives all eigenvalues.", "eigh(a)[0][:k]")
     x = matrices(a, square=True)
     if b is None:
         return dc.eigvalsh(x, lower) if eigvals_only else dc.eigh(x, lower)
-    if _.get("type", 1) != 1:
-        raise refusal("scipy.linalg.eigh", "it solves a v = w b v only.", "type=1")
     x, y = linear_operands(x, b)
     factor = la.cholesky(mx.hermitian(y, lower))
     half = la.solve_lower(factor, mx.hermitian(x, lower))
@@ -305,21 +317,19 @@ def eigh(
 
 
 @_either
-def eigvalsh(
-    a: ArrayLike, b: ArrayLike | None = None, *, lower: bool = True, **options: object
-) -> Value:
+def eigvalsh(a: ArrayLike, b: ArrayLike | None = None, *, lower: bool = True) -> Value:
     """The eigenvalues of a Hermitian matrix, or pencil."""
-    return eigh(a, b, lower=lower, eigvals_only=True, **options)
+    return eigh(a, b, lower=lower, eigvals_only=True)
 
 
 @_either
-def eigvals(a: ArrayLike, **_: object) -> Value:
+def eigvals(a: ArrayLike) -> Value:
     """The eigenvalues, complex."""
     return np.linalg.eigvals(matrices(a))
 
 
 @_either
-def pinv(a: ArrayLike, *, rtol: ArrayLike | None = None, **_: object) -> Value:
+def pinv(a: ArrayLike, *, rtol: ArrayLike | None = None) -> Value:
     """The pseudo-inverse."""
     inverse: Any = np.linalg.pinv
     return inverse(a, rtol=rtol)
@@ -353,16 +363,16 @@ def expm_frechet(
     E: ArrayLike,
     method: str | None = None,
     compute_expm: bool = True,
-    **_: object,
 ) -> Value | tuple[Value, Value]:
     """The exponential of A, and its derivative in the direction E."""
+    check_choice("expm_frechet", "method", method, (None, "SPS", "blockEnlarge"))
     a, e = linear_operands(A, E)
     slope = mf.frechet("expm", a, e)
     return (mf.matrix_function("expm", a), slope) if compute_expm else slope
 
 
 @_either
-def sqrtm(A: ArrayLike, *_: object, **__: object) -> Value:
+def sqrtm(A: ArrayLike) -> Value:
     """The principal square root, in the dtype of A: NaN for real A whose root is complex."""
     return mf.sqrtm(matrices(A, square=True))
 
@@ -383,6 +393,7 @@ def solve_continuous_lyapunov(a: ArrayLike, q: ArrayLike) -> Value:
 @_either
 def solve_discrete_lyapunov(a: ArrayLike, q: ArrayLike, method: str | None = None) -> Value:
     """x with a x a^H - x + q = 0, as a linear system for the elements of x."""
+    check_choice("solve_discrete_lyapunov", "method", method, (None, "direct", "bilinear"))
     x, y = linear_operands(a, q)
     n = matrices(x, square=True).shape[-1]
     system = np.eye(n * n) - np.kron(x, conj(x))
@@ -392,6 +403,7 @@ def solve_discrete_lyapunov(a: ArrayLike, q: ArrayLike, method: str | None = Non
 @_either
 def polar(a: ArrayLike, side: str = "right") -> tuple[Value, Value]:
     """u and p with a = u p (or p u): u has orthonormal columns or rows, p is Hermitian."""
+    check_choice("polar", "side", side, ("right", "left"))
     u, s, vh = dc.svd(matrices(a))
     s = to_complex(s) if is_complex(u) else s
     if side == "right":
@@ -400,12 +412,12 @@ def polar(a: ArrayLike, side: str = "right") -> tuple[Value, Value]:
 
 
 @_either
-def lstsq(
-    a: ArrayLike, b: ArrayLike, cond: float | None = None, *_: object, **__: object
-) -> tuple[Operand, ...]:
+def lstsq(a: ArrayLike, b: ArrayLike, cond: float | None = None) -> tuple[Operand, ...]:
     """The least-squares solution, residuals, rank and singular values."""
     x, y = as_operand(a), as_operand(b)
-    return np.linalg.lstsq(x, y, float(np.finfo(np.float64).eps) if cond is None else cond)
+    limit = float(np.finfo(np.float64).eps) if cond is None else cond
+    x, residuals, rank, values = np.linalg.lstsq(x, y, limit)
+    return x, residuals[0] if y.ndim == 1 and residuals.size else residuals, rank, values
 
 
 # --- special matrices
