@@ -1,9 +1,11 @@
-"""L5. What a function asks the machine for while it is traced: entropy, refused, and the clock.
+"""L5. What a function asks the machine for while it is traced: entropy, errors, and the clock.
 
     np.random.default_rng().normal()    random.Random()    secrets.randbelow(6)    uuid.uuid4()
+    np.errstate(divide="raise")         np.seterr(all="raise")
 
 A generator without a seed draws other numbers in each call of the function, but a trace calls it
 once, for all calls and all examples of a batch.  Times are often printed alone, so that they warn.
+Errors of floating point numbers are those of NumPy's own operations: compiled code has none.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import types
 from collections.abc import Callable
 
 from fgrad.base.source import warn_user
-from fgrad.errors import TracedOnceWarning
+from fgrad.errors import CaptureError, TracedOnceWarning
 from fgrad.trace import innermost
 from fgrad.tracing.capturing import rolls
 from fgrad.tracing.outside.draws import refused_draw
@@ -33,6 +35,7 @@ DRAWS = frozenset({
     (os.urandom.__module__, "urandom"), ("uuid", "uuid1"), ("uuid", "uuid4"),
     *[("secrets", name) for name in ("token_bytes", "token_hex", "token_urlsafe", "randbelow")],
 })  # fmt: skip
+STATES = frozenset({("numpy", "errstate"), ("numpy", "seterr")})
 CLOCKS = frozenset({
     *[("time", name + unit) for unit in ("", "_ns")
       for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time")],
@@ -56,6 +59,8 @@ def asking(fun: PyTree) -> Function | None:
         return functools.partial(_made, fun, f"{_short(module)}.{name}(), without a seed")
     if key in DRAWS:
         return functools.partial(_drawn, fun, f"{_short(module)}.{name}()")
+    if key in STATES:
+        return functools.partial(_raising, fun, f"np.{name}")
     if key in CLOCKS:
         of = f"{module}.{holder.__name__}" if holder is owner else module
         return functools.partial(_clock, fun, f"{of}.{name}()")
@@ -88,6 +93,25 @@ def _clock(fun: Function, text: str, *args: PyTree, **kwargs: PyTree) -> PyTree:
             "ask before the call, and pass the number",
             TracedOnceWarning,
         )
+    return fun(*args, **kwargs)
+
+
+def _raising(fun: Function, text: str, *args: PyTree, **kwargs: PyTree) -> PyTree:
+    """Set what becomes of errors of floating point numbers."""
+    asked = next((x for x in (*args, *kwargs.values()) if x in ("raise", "call")), None)
+    if asked is not None and rolls():
+        card = CaptureError(
+            f"{_traced()} asks for errors of floating point numbers.",
+            (
+                ("value", f"{text}(...={asked!r})"),
+                ("why", "NumPy tells them of its own operations;"),
+                ("why", "compiled code gives inf or nan, and goes on."),
+                ("write", "with fgrad.debug.nans(): around the call, which raises"),
+                ("write", "or np.where(x == 0, value, 1 / np.where(x == 0, 1, x))"),
+            ),
+        )
+        card.final = True  # as plain Python it would go on too
+        raise card
     return fun(*args, **kwargs)
 
 

@@ -41,6 +41,7 @@ _MADE = frozenset({
     "ndarray", "ones", "ones_like", "zeros", "zeros_like", "bool_", "complex64", "complex128",
     "uint8", "uint16", "uint32", "uint64",
 })  # fmt: skip
+_STATES = frozenset({"errstate", "seterr"})  # with "raise", compiled code does not know them
 _PLACES = ("ndarray", "", "linalg", "fft")  # of NumPy, whose attributes are left alone
 _MOST_ITEMS = 64  # of a container that is looked through
 _DEEPEST = 3  # containers in each other that are
@@ -74,6 +75,9 @@ def _is_plain(code: CodeType, fun: FunctionType, light: bool, indexes: bool) -> 
         return False
     read = global_names(code)
     scope = fun.__globals__
+    meant = [getattr(scope.get(name), "__name__", name) for name in code.co_names]
+    if not (light or _STATES.isdisjoint(meant)):
+        return False
     return all([_is_familiar(name, scope, name in read, indexes) for name in code.co_names])
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy import errstate as states
 
 import fgrad
 from fgrad import lax
-from fgrad.errors import RandomStateError, TracedOnceWarning
+from fgrad.errors import CaptureError, RandomStateError, TracedOnceWarning
 
 
 def _noise() -> Any:
@@ -98,3 +99,57 @@ def test_seeded_generators_give_what_they_give_in_numpy() -> None:
         return x * rng.normal() + other.normal() + random.Random(x=7).random()
 
     assert fgrad.jit(f)(2.0) == f(2.0)
+
+
+def _within(x: Any) -> Any:
+    with np.errstate(divide="raise"):
+        return 1.0 / x
+
+
+def _aliased(x: Any) -> Any:
+    with states(all="raise"):
+        return 1.0 / x
+
+
+def _set(x: Any) -> Any:
+    old = np.seterr(divide="raise")
+    y = 1.0 / x
+    np.seterr(**old)
+    return y
+
+
+def _caught(x: Any) -> Any:
+    for _ in range(2):
+        try:
+            with np.errstate(all="raise"):
+                x = 1.0 / x
+        except FloatingPointError:
+            x = x + 5.0
+    return x
+
+
+RAISING: dict[str, Callable[[Any], Any]] = {
+    "errstate": _within, "another name": _aliased, "seterr": _set, "caught in a loop": _caught,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("program", RAISING)
+@pytest.mark.parametrize("transform", ONCE)
+def test_errors_of_floating_point_numbers_are_not_asked_for(transform: str, program: str) -> None:
+    """Compiled code gave inf, where NumPy raises."""
+    with pytest.raises(CaptureError, match="errors of floating point"):
+        ONCE[transform](RAISING[program])
+
+
+@pytest.mark.parametrize("program", ("errstate", "another name", "seterr"))
+def test_errors_of_floating_point_numbers_are_raised_at_the_prompt(program: str) -> None:
+    with pytest.raises(FloatingPointError), np.errstate(divide="warn"):
+        fgrad.grad(RAISING[program])(np.zeros(()))
+
+
+def test_what_ignores_errors_of_floating_point_numbers_is_left_alone() -> None:
+    def f(x: Any) -> Any:
+        with np.errstate(divide="ignore", invalid="warn"):
+            return 1.0 / x
+
+    assert fgrad.jit(f)(np.zeros(2)).tolist() == [np.inf, np.inf]
