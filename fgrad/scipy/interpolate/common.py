@@ -12,6 +12,7 @@ from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
+from fgrad.ops import checked
 from fgrad.scipy._either import Either, refusal
 from fgrad.trace import Value, concrete
 from fgrad.typing import ArrayLike, PyTree
@@ -59,6 +60,9 @@ def table(name: str, x: ArrayLike, y: ArrayLike, axis: int) -> tuple[Value, Valu
     order = concrete(places)
     if order is not None and not np.all(np.asarray(order)[1:] > np.asarray(order)[:-1]):
         raise unfit(name, "places that do not ascend", "x[order], y[order] for np.argsort(x)")
+    if order is None:
+        error = checked.text_of(ValueError(f"{name}: x must ascend"))
+        checked.require(np.all(places[1:] > places[:-1]), error)
     return places, values, axis
 
 

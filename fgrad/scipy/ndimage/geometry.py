@@ -133,6 +133,8 @@ def zoom(
         round(n * float(known("zoom", "zoom", f, why, write)))
         for n, f in zip(image.shape, each("zoom", "zoom", factors, len(image.shape)), strict=True)
     ]
+    if any([m < 0 for m in shape]):
+        raise wrong("zoom", f"zoom={factors}", "factors that are not negative")
     lines = []
     for n, m in zip(image.shape, shape, strict=True):
         if grid_mode:

@@ -115,7 +115,9 @@ def sum_labels(input: ArrayLike, labels: PyTree = None, index: PyTree = None) ->
 def _summable(objects: Objects) -> Value:
     """Pixels as SciPy sums them: in their own dtype if all are one object."""
     x = objects.pixels
-    return x if objects.count == 1 and not objects.shape and x.dtype.kind in "fc" else wide(x)
+    if objects.shape:
+        return wide(x)
+    return convert(x, np.dtype(np.int64)) if x.dtype.kind == "b" else x
 
 
 sum = sum_labels

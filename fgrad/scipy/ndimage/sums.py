@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+import fgrad.numpy as fnp
 from fgrad.errors import ShapeError
-from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.scipy.ndimage.common import (
     axes_of,
@@ -24,6 +24,7 @@ from fgrad.scipy.ndimage.common import (
     of_functions,
     of_images,
     origins_of,
+    padded,
     pixels,
     wide,
     windows,
@@ -46,18 +47,21 @@ def _real_weights(name: str, weights: ArrayLike, rank: int) -> Value:
     return wide(found)
 
 
-def _correlated(
-    name: str, x: Value, kind: np.dtype, w: Value, axis: int, mode: PyTree, cval: ArrayLike,
-    origin: int,
-) -> Value:  # fmt: skip
-    """The sum over windows of one axis, (..., n, ...), in a dtype."""
-    lines = moveaxis(wide(x), axis, -1)
-    sizes = [1] * (len(lines.shape) - 1) + [w.shape[0]]
-    origins = [0] * (len(sizes) - 1) + [int(origin)]
-    modes = ["nearest"] * (len(sizes) - 1) + [mode]
-    found = windows(name, lines, sizes, origins, modes, cval)
-    found = np.reshape(found, (*lines.shape, w.shape[0])) @ w
-    return convert(moveaxis(found, -1, axis), kind)
+def _line_windows(
+    name: str, x: Value, size: int, axis: int, mode: PyTree, cval: ArrayLike, origin: int
+) -> Value:
+    """The windows of one axis, in a last axis: (..., n, ..., size)."""
+    before = size // 2 + int(origin)
+    if size < 1 or not 0 <= before < size:
+        raise wrong(name, f"a window of {size} with origin={origin}", "origin=0")
+    if 0 in x.shape:
+        return fnp.zeros((*x.shape, size), wide(x).dtype)
+    widths = [(0, 0)] * len(x.shape)
+    widths[axis] = (before, size - 1 - before)
+    modes = ["nearest"] * len(x.shape)
+    modes[axis] = mode
+    whole = padded(name, wide(x), widths, modes, cval)
+    return np.lib.stride_tricks.sliding_window_view(whole, size, axis)
 
 
 @of_images
@@ -82,7 +86,8 @@ def correlate1d(
     axis = normalize_axis(axis, len(x.shape))
     if w.dtype.kind == "c":
         kind, w = np.result_type(kind, np.complex64), np.conj(w)
-    return _correlated("correlate1d", x, kind, w, axis, mode, cval, origin)
+    found = _line_windows("correlate1d", x, w.shape[0], axis, mode, cval, origin) @ w
+    return convert(found, kind)
 
 
 @of_images
@@ -283,8 +288,8 @@ def uniform_filter1d(
         raise wrong("uniform_filter1d", f"size={size}", "size=3")
     x, kind = pixels("uniform_filter1d", input, output)
     axis = normalize_axis(axis, len(x.shape))
-    w = np.full(int(size), 1.0 / int(size))
-    return _correlated("uniform_filter1d", x, kind, w, axis, mode, cval, origin)
+    found = _line_windows("uniform_filter1d", x, int(size), axis, mode, cval, origin)
+    return convert(np.sum(found, axis=-1) / int(size), kind)  # sums of integers are exact
 
 
 @of_images

@@ -10,6 +10,8 @@ are divided by a_0 first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 import fgrad.numpy as fnp
@@ -52,21 +54,24 @@ def _lengthened(v: Value, n: int) -> Value:
     return np.concatenate([v, fnp.zeros(n - v.shape[0], v.dtype)]) if v.shape[0] < n else v
 
 
-def _recursive(b: Value, a: Value, x: Value, z: Value) -> tuple[Value, Value]:
-    """The filter along the last axis from state z, (..., order)."""
-    zero = fnp.zeros((1, *x.shape[:-1]), x.dtype)
+def _cascade(
+    filters: Sequence[tuple[Value, Value]], x: Value, states: Sequence[Value]
+) -> tuple[Value, list[Value]]:
+    """Recursive filters one after the other along the last axis, in one scan; the coefficients of
+    each are as many as the values of its state (..., order), and one more."""
 
-    def turned(v: Value) -> Value:
-        return np.reshape(v[1:], (-1, *[1] * (len(x.shape) - 1)))
+    def step(before: PyTree, value: Value) -> tuple[PyTree, Value]:
+        after = []
+        for (b, a), z in zip(filters, before, strict=True):
+            y = z[0] + b[0] * value
+            moved = [*z[1:], 0.0]
+            after.append(tuple([m + b[k] * value - a[k] * y for k, m in enumerate(moved, 1)]))
+            value = y
+        return tuple(after), value
 
-    forward, back = turned(b), turned(a)
-
-    def step(state: Value, value: Value) -> tuple[Value, Value]:
-        y = state[0] + b[0] * value
-        return np.concatenate([state[1:], zero]) + forward * value - back * y, y
-
-    last, y = lax.scan(step, moveaxis(z, -1, 0), moveaxis(x, -1, 0))
-    return moveaxis(y, 0, -1), moveaxis(last, 0, -1)
+    start = tuple([tuple([z[..., k] for k in range(z.shape[-1])]) for z in states])
+    last, y = lax.scan(step, start, moveaxis(x, -1, 0))
+    return moveaxis(y, 0, -1), [np.stack(z, axis=-1) for z in last]
 
 
 def _filtered(b: Value, a: Value, x: Value, z: Value) -> tuple[Value, Value]:
@@ -76,7 +81,8 @@ def _filtered(b: Value, a: Value, x: Value, z: Value) -> tuple[Value, Value]:
         return b[0] * x, z
     if a.shape[0] > 1 or not x.shape[-1]:
         n = order + 1
-        return _recursive(_lengthened(b, n), _lengthened(a, n), x, z)
+        y, (last,) = _cascade([(_lengthened(b, n), _lengthened(a, n))], x, [z])
+        return y, last
     n = x.shape[-1]
     flat = full_sums(np.reshape(x, (-1, n)), np.reshape(b, (1, -1)))
     full = np.reshape(flat, (*x.shape[:-1], n + order))
@@ -210,13 +216,11 @@ def sections(name: str, sos: ArrayLike) -> Value:
     return found
 
 
-def _cascade(sos: Value, x: Value, z: Value) -> tuple[Value, list[Value]]:
-    """Sections one after the other along the last axis, and their last states."""
-    states = []
-    for k in range(sos.shape[0]):
-        x, last = _filtered(sos[k, :3], sos[k, 3:], x, z[k])
-        states.append(last)
-    return x, states
+def _in_sections(sos: Value, x: Value, z: Value) -> tuple[Value, Value]:
+    """Sections along the last axis, and their last states, (n, ..., 2)."""
+    count = range(sos.shape[0])
+    y, last = _cascade([(sos[k, :3], sos[k, 3:]) for k in count], x, [z[k] for k in count])
+    return y, np.stack(last)
 
 
 @of_signals
@@ -238,9 +242,9 @@ def sosfilt(sos: ArrayLike, x: ArrayLike, axis: int = -1, zi: ArrayLike | None =
     signal, place = lines(given[1], axis)
     shape = (table.shape[0], *signal.shape[:-1], 2)
     z = _state("sosfilt", None if zi is None else given[2], shape, signal, place + 1)
-    y, states = _cascade(table, signal, z)
+    y, last = _in_sections(table, signal, z)
     y = moveaxis(y, -1, place)
-    return y if zi is None else (y, moveaxis(np.stack(states), -1, place + 1))
+    return y if zi is None else (y, moveaxis(last, -1, place + 1))
 
 
 @of_signals
@@ -290,7 +294,7 @@ def sosfiltfilt(
     zi = sosfilt_zi(table)
     zi = np.reshape(zi, (zi.shape[0], *[1] * (len(wide.shape) - 1), 2))
     for _ in range(2):
-        wide = _cascade(table, wide, zi * wide[..., :1])[0][..., ::-1]
+        wide = _in_sections(table, wide, zi * wide[..., :1])[0][..., ::-1]
     return moveaxis(wide[..., edge : wide.shape[-1] - edge], -1, place)
 
 

@@ -33,6 +33,8 @@ def periodogram(
     (signal,) = in_precision(x)
     axis = normalize_axis(axis, len(signal.shape))
     n = signal.shape[axis]
+    if not n:
+        return np.zeros(signal.shape), signal
     if nfft is not None and nfft < n:
         signal = moveaxis(moveaxis(signal, axis, -1)[..., :nfft], -1, axis)
         n, nfft = nfft, None
