@@ -8,7 +8,8 @@ The second gives x its derivatives, of any order and in both modes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -60,6 +61,15 @@ def refuse_options(name: str, given: Mapping[str, object]) -> None:
     for option, value in given.items():
         if value is not None and value is not False and value != 0:
             raise refusal(f"{name} with {option}", "it has no traced form.", f"{name}(...)")
+
+
+def refuse_unknown(function: Callable[..., object], given: Iterable[str]) -> None:
+    """Raise, as Python does, for the first keyword that SciPy's function does not take."""
+    known = inspect.signature(function).parameters
+    for option in given:
+        if option not in known:
+            name = function.__name__
+            raise TypeError(f"{name}() got an unexpected keyword argument {option!r}")
 
 
 class _Untraced:

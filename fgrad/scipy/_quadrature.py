@@ -18,7 +18,15 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval
 from fgrad.scipy._either import refusal
-from fgrad.scipy._host import arguments, floats, inside, on_host, real, refuse_options
+from fgrad.scipy._host import (
+    arguments,
+    floats,
+    inside,
+    on_host,
+    real,
+    refuse_options,
+    refuse_unknown,
+)
 from fgrad.trace import Value
 from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.custom.implicit import closure_convert
@@ -169,6 +177,7 @@ def quad(
     if not inside(a, b, args):
         tolerances = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit, "points": points}
         return plain.quad(func, a, b, args, full_output, **tolerances, **options)
+    refuse_unknown(plain.quad, options)
     refuse_options("scipy.integrate.quad", {"full_output": full_output, **options})
 
     def vector(t: ArrayLike) -> Value:

@@ -20,7 +20,16 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval
-from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, real, refuse_options
+from fgrad.scipy._host import (
+    arguments,
+    floats,
+    implicit,
+    inside,
+    on_host,
+    real,
+    refuse_options,
+    refuse_unknown,
+)
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp
@@ -289,6 +298,7 @@ def fsolve(
     """
     if not inside(x0, args):
         return plain.fsolve(func, x0, arguments(args), fprime, full_output, **options)
+    refuse_unknown(plain.fsolve, options)
     refuse_options("scipy.optimize.fsolve", {"full_output": full_output})
     start, names = (
         np.atleast_1d(floats(x0)),

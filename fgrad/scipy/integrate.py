@@ -33,7 +33,7 @@ from fgrad.lax.loops import scan, while_loop
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy._host import at_once, refuse_options
+from fgrad.scipy._host import at_once, refuse_options, refuse_unknown
 from fgrad.scipy._initial_values import Method, event_times, solve_by_scipy
 from fgrad.scipy._quadrature import dblquad, nquad, quad, quad_vec, tplquad
 from fgrad.scipy._sampled import (
@@ -274,6 +274,12 @@ def _solution(
     return _solve_adjoint(field, control, y0, ts, params)
 
 
+# Options of SciPy's `odeint` about how it steps within the tolerances, and what it prints.
+_ODEINT_HINTS = (
+    "Dfun", "col_deriv", "ml", "mu", "h0", "ixpr", "mxhnil", "mxordn", "mxords", "printmessg",
+)  # fmt: skip
+
+
 def odeint(
     func: Callable[..., PyTree],
     y0: ArrayLike,
@@ -299,7 +305,8 @@ def odeint(
             with `adjoint=False`.
         adjoint: whether derivatives in reverse solve the adjoint equation.  If not, they go back
             through the steps, which takes memory for each, and forward mode is there too.
-        options: other options of SciPy's, outside of transforms.
+        options: other options of SciPy's; inside of transforms those that guide its steps, such as
+            `Dfun` and `h0`, mean nothing; `full_output`, `tcrit`, `hmax` and `hmin` are refused.
 
     Returns:
         The solution, shape (T, n).
@@ -316,6 +323,9 @@ def odeint(
         return plain.odeint(
             func, y0, t, args, rtol=rtol, atol=atol, mxstep=mxstep, tfirst=tfirst, **options
         )
+    refuse_unknown(plain.odeint, options)
+    meant = {k: v for k, v in options.items() if k not in _ODEINT_HINTS}
+    refuse_options("scipy.integrate.odeint", meant)
     field = (lambda y, t, *a: user_form(func)(t, y, *a)) if tfirst else func
     tolerance = 1.49012e-8
     steps = mxstep or (100_000 if adjoint else 500)
