@@ -214,7 +214,7 @@ def test_rows_whose_places_are_mixed_in_a_batch(name: str, rng: np.random.Genera
 
 @pytest.mark.parametrize("name", ("window", "normed", "swapped", "stencil", "old_and_new"))
 def test_rows_are_loops_of_one_kernel(name: str, rng: np.random.Generator) -> None:
-    for n in (60, 300):
+    for n in (70, 300):
         f = INSIDE[name]
         for g in (f, fgrad.grad(lambda x, f=f: np.sum(f(x) ** 2))):
             found = kernels(g, rng.normal(size=(12, n)))

@@ -58,10 +58,11 @@ def compile_bodies(
 
     out: list[Step] = []
     defined, used = definitions(program.eqns), use_counts(program)
+    known = dict(program.consts)
     for step in steps:
         if isinstance(step, LibraryStep) and isinstance(step.routine, Unbuilt):
             eqn, before = step.routine.eqn, len(consts)
-            made = loop_steps(eqn, defined, used, constant, schedule)
+            made = loop_steps(eqn, defined, used, constant, schedule, known)
             kernels = [s.kernel for s in made or () if isinstance(s, KernelStep)]
             if made is not None and all([in_kernel(kernel) for kernel in kernels]):
                 out += made

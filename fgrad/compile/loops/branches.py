@@ -75,7 +75,7 @@ def _selected(
             _distinct(homes)
             outs.append(_joined(w, home, column, hits))  # type: ignore[arg-type]
             continue
-        if not w.lanes and any([is_long(x) for x in column]):
+        if not w.lanes and any([is_long(w, x) for x in column]):
             outs.append(_long_selected(w, column, hits))
             continue
         best = w.cells(column[-1])
@@ -128,7 +128,7 @@ def _joined(w: LoopWriter, home: Stored, column: Sequence[Value], hits: Sequence
 
 def _held(w: LoopWriter, x: Value) -> Value:
     """What can be written to memory that it may have been read from: rows, or registers."""
-    return x if is_long(x) and not w.lanes else w.cells(x)
+    return x if is_long(w, x) and not w.lanes else w.cells(x)
 
 
 def _distinct(homes: Sequence[Stored | None]) -> None:

@@ -30,7 +30,8 @@ from fgrad.ops import primitives as prims
 from fgrad.ops.counters import counter_step
 
 UNROLLED = 128  # scalar operations of an inner loop that is written out
-FEW = 16  # elements of a carry that is in registers even if it is updated at computed places
+FEW = 4  # elements of a carry that is in registers even if it is updated at computed places
+FEW_OF_LANES = 16  # the same of each lane, which would have memory of its own
 
 
 class Carry(NamedTuple):
@@ -58,9 +59,10 @@ def has_loops(program: Program) -> bool:
     return any([eqn.prim.holds in CONTROL for eqn in program.eqns])
 
 
-def stays_in_memory(program: Program, given: Var, size: int, most: int) -> bool:
+def stays_in_memory(w: LoopWriter, program: Program, given: Var) -> bool:
     """Whether a carry is addressed by computed places, or too large for registers."""
-    if size > most or size <= FEW:
+    size, most = math.prod(w.shape(given)), w.most_cells
+    if size > most or size <= (FEW_OF_LANES if w.lanes else FEW):
         return size > most
     return _addressed(program, given)
 
@@ -144,7 +146,7 @@ def _memory_of(
         own = isinstance(x, Stored) and is_mutable(x) and x.is_contiguous()
         if own and x.version != w.versions[x.buffer]:  # type: ignore[union-attr]
             raise TooLarge  # it was overwritten
-        stays = own or stays_in_memory(body, var, math.prod(w.shape(var)), w.most_cells)
+        stays = own or stays_in_memory(w, body, var)
         if body.outputs[k] is var or not stays:
             found.append(None)
         elif own and x.buffer not in taken:  # type: ignore[union-attr]
@@ -304,7 +306,7 @@ def _updated(w: LoopWriter, carries: Sequence[Carry], outs: Sequence[Value]) -> 
 def _staged(w: LoopWriter, c: Carry, y: Value, places: set[str]) -> Value:
     """The new value of a carry; one in memory as a row that reads nothing that is written with it,
     but itself at the place that is written."""
-    if c.memory is None or w.lanes or not (is_long(y) or isinstance(y, Sparse)):
+    if c.memory is None or w.lanes or not (is_long(w, y) or isinstance(y, Sparse)):
         return w.cells(y)
     row = as_row(w, y)
     others = {x.buffer for x in row.reads} & (places - {c.memory.buffer})

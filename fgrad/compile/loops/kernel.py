@@ -20,6 +20,7 @@ import numpy as np
 from fgrad.compile.kernel.affine import AffineIndex, row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.check import check_kernel
+from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
@@ -37,15 +38,15 @@ from fgrad.compile.loops.control import (
 )
 from fgrad.compile.loops.find_batch_axes import NO_LANES, Lanes, body_lanes, find_lanes
 from fgrad.compile.loops.prepare import prepared
-from fgrad.compile.loops.rows import RowWriter
+from fgrad.compile.loops.rows import RowWriter, is_long_product
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value, stored_at
-from fgrad.compile.loops.writer import LoopBuilder
+from fgrad.compile.loops.writer import FEW_CELLS, FEW_COSTLY, FEW_SUMMED, LoopBuilder
 from fgrad.compile.tasks.routines import MatrixRoutine
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.traits import Holds
-from fgrad.ir.walk import calls_back, communicates
+from fgrad.ir.traits import Cost, Holds
+from fgrad.ir.walk import calls_back, communicates, cost_of, programs_in, subprograms
 from fgrad.ops import primitives as prims
 
 FEWEST_LANES = 8  # loops beside each other that are worth a vector
@@ -57,6 +58,7 @@ def loop_steps(
     used: Collection[Var],
     constant: Callable[[np.ndarray], Var],
     schedule: Callable[[Kernel], Kernel],
+    consts: Mapping[Var, np.ndarray],
 ) -> list[Step] | None:
     """The kernels that are a loop, or None if it is not one.
 
@@ -66,11 +68,17 @@ def loop_steps(
         used: the variables that somebody reads.
         constant: makes a constant array a variable.
         schedule: orders the loops of other kernels.
+        consts: the constants of the program around it.
     """
     wanted = [v for v in eqn.outputs if v in used and v.aval.size]
     if is_region(eqn):
         return _kernels(
-            eqn, defined, [(body_lanes(eqn.params["branches"][0]), wanted)], constant, schedule
+            eqn,
+            defined,
+            [(body_lanes(eqn.params["branches"][0]), wanted)],
+            constant,
+            schedule,
+            consts,
         )
     if eqn.prim.holds is not Holds.LOOP or calls_back(eqn) or communicates(eqn):
         return None
@@ -79,15 +87,23 @@ def loop_steps(
         full = [v for v in wanted if len(lanes.axes.get(v, {})) == len(lanes.extents)]
         both = [full, [v for v in wanted if v not in full]]
         parts = [(lanes, both[0]), (NO_LANES, both[1])] if both[1] else [(lanes, both[0])]
-        steps = _kernels(eqn, defined, parts, constant, schedule)
+        steps = _kernels(eqn, defined, parts, constant, schedule, consts)
+        if steps is not None and both[1]:  # each lane computes what has none
+            whole = _kernels(eqn, defined, [(NO_LANES, wanted)], constant, schedule, consts)
+            return steps if whole is None else min(steps, whole, key=_cycles)
         if steps is not None:
             return steps
     steps_are_lanes = _lanes_of_steps(eqn)
     if steps_are_lanes is not None:
-        steps = _kernels(eqn, defined, [(steps_are_lanes, wanted)], constant, schedule)
+        steps = _kernels(eqn, defined, [(steps_are_lanes, wanted)], constant, schedule, consts)
         if steps is not None:
             return steps
-    return _kernels(eqn, defined, [(NO_LANES, wanted)], constant, schedule)
+    return _kernels(eqn, defined, [(NO_LANES, wanted)], constant, schedule, consts)
+
+
+def _cycles(steps: Sequence[Step]) -> float:
+    """The cost of some steps."""
+    return sum([kernel_cost(s.kernel) for s in steps if isinstance(s, KernelStep)])
 
 
 def _lanes_of_steps(eqn: Eqn) -> Lanes | None:
@@ -99,6 +115,25 @@ def _lanes_of_steps(eqn: Eqn) -> Lanes | None:
     if not set(items).isdisjoint(eqn.inputs[: p["n_consts"]]):
         return None  # what is read as items and as a whole has no one place
     return Lanes({v: {0: 0} for v in (*items, *eqn.outputs)}, (p["length"],), {})
+
+
+def few_cells(eqn: Eqn) -> int:
+    """Elements of an array that a loop writes out: scalars stay in registers from step to step,
+    however they move, but functions and sums take as long for one number as for a vector."""
+    programs = [p for held in programs_in(eqn.params) for p in subprograms(held)]
+    costly = any([_is_costly(e) for p in programs for e in p.eqns])
+    return FEW_COSTLY if costly else FEW_CELLS
+
+
+def _is_costly(eqn: Eqn) -> bool:
+    """Whether vectors make an equation faster, even if its operands have to be stored first."""
+    size = max([v.aval.size for v in eqn.outputs], default=0)
+    if eqn.prim is prims.dot_general:
+        axes, _ = eqn.params["contract"]
+        return is_long_product(math.prod([eqn.inputs[0].aval.shape[a] for a in axes]), size)
+    if eqn.prim.fold is not None:
+        return eqn.inputs[0].aval.size > FEW_SUMMED * max(size, 1)
+    return bool(eqn.prim.elementwise) and cost_of(eqn) >= Cost.FUNCTION and size > FEW_COSTLY
 
 
 def is_map(eqn: Eqn) -> bool:
@@ -118,12 +153,13 @@ def _kernels(
     parts: Sequence[tuple[Lanes, list[Var]]],
     constant: Callable[[np.ndarray], Var],
     schedule: Callable[[Kernel], Kernel],
+    consts: Mapping[Var, np.ndarray],
 ) -> list[Step] | None:
     """One kernel for each part of the results."""
     steps: list[Step] = []
     try:
         for lanes, wanted in parts:
-            steps += _Loop(eqn, defined, wanted, constant, lanes).steps(schedule)
+            steps += _Loop(eqn, defined, wanted, constant, lanes, consts).steps(schedule)
     except TooLarge:
         return None
     return steps
@@ -139,7 +175,9 @@ class _Loop:
         used: Collection[Var],
         constant: Callable[[np.ndarray], Var],
         lanes: Lanes,
+        consts: Mapping[Var, np.ndarray],
     ) -> None:
+        self.consts = consts
         self.eqn, self.defined, self.used, self.lanes = eqn, defined, used, lanes
         self.constants: dict[int, Var] = {}
         self.constant = constant
@@ -150,6 +188,7 @@ class _Loop:
             self.builder, LOOP_RULES, prepared, places, self._constant, lanes.loops
         )
         self.writer.extents = lanes.extents
+        self.writer.few = few_cells(eqn)
         self.writer.lane = total(lanes_at, row_major(lanes.extents))
         self.copies: list[KernelStep] = []
         self.homes: set[str] = set()  # buffers of results
@@ -235,7 +274,8 @@ class _Loop:
         if eqn is not None and eqn.prim is prims.broadcast and isinstance(eqn.inputs[0], Lit):
             number = self.writer.number(eqn.inputs[0].value, atom.aval.dtype)
             return np.broadcast_to(np.int64(number), self.writer.shape(atom))
-        return self.writer.stored(atom)
+        stored, array = self.writer.stored(atom), self.consts.get(atom)
+        return stored if array is None else self.writer.known_memory(stored, array)
 
     def _memory(
         self, body: Program, carried: Sequence[Var], operands: Sequence[Value], first: int
@@ -243,8 +283,7 @@ class _Loop:
         """The results in which carries are updated in place; memory of each lane for others."""
         found: list[Stored | None] = []
         for k, var in enumerate(carried):
-            size = math.prod(self.writer.shape(var))
-            if not stays_in_memory(body, var, size, self.writer.most_cells):
+            if not stays_in_memory(self.writer, body, var):
                 found.append(None)
                 continue
             out = self.eqn.outputs[k]

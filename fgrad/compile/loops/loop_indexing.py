@@ -17,7 +17,6 @@ from fgrad.compile.kernel.affine import AffineIndex, shifted, total
 from fgrad.compile.loops.rows import gathered, guarded, is_long
 from fgrad.compile.loops.values import Row, Sparse, Stored, TooLarge, Update, Value
 from fgrad.compile.loops.writer import (
-    FEW_CELLS,
     MOST_CELLS,
     LoopWriter,
     is_mutable,
@@ -85,7 +84,7 @@ def gather(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     source = _uniform(w, x)
     if source is None:
         source = _addressable(w, x)
-        long = math.prod(w.shape(eqn.outputs[0])) > FEW_CELLS and isinstance(source, Stored)
+        long = math.prod(w.shape(eqn.outputs[0])) > w.few and isinstance(source, Stored)
         if long and not w.lanes and atoms[0].aval.size > 1:
             return [gathered(w, eqn, source)]
     lengths = [source.shape[a] for a in axes]
@@ -248,9 +247,9 @@ def scatter(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     own = _own_rows(w, eqn.outputs[0], axes)
     found, inside = _indices(w, atoms, [shape[a] for a in axes], True, own)
     given = w.value(updates)
-    if w.lanes or not is_long(given):
+    if w.lanes or not is_long(w, given):
         given = w.cells(given)
-    elif not is_long(target):
+    elif not is_long(w, target):
         given = w.memory(given, w.shape(updates), dtype)  # it may be read much later
     update = Update(axes, mode, tuple(found), inside, given)
     return [_updated(w, target, shape, dtype, update)]
@@ -270,7 +269,7 @@ def _updated(
             return Sparse(shape, dtype, (update._replace(mode="add"),))
         if isinstance(target, Sparse) and update.mode == "add":
             return target._replace(updates=(*target.updates, update))
-    if (is_long(target) or math.prod(shape) > MOST_CELLS) and not w.lanes:
+    if math.prod(shape) > w.few and not w.lanes:
         return w.apply(w.memory(target, shape, dtype), update)
     return chosen_update(w, w.cells(target), dtype, update)
 
@@ -310,7 +309,7 @@ def dynamic_update(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     shape, dtype = w.shape(eqn.outputs[0]), eqn.outputs[0].aval.dtype
     room = [n - m + 1 for n, m in zip(shape, w.shape(update), strict=True)]
     found, _ = _indices(w, starts, room, False)
-    if is_long(given) and not w.lanes:
+    if is_long(w, given) and not w.lanes:
         memory = target if is_mutable(target) else w.memory(target, shape, dtype)
         return [_block_replaced(w, memory, given, found, w.shape(update))]  # type: ignore[arg-type]
     block = w.cells(given)

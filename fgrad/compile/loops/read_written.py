@@ -19,7 +19,8 @@ from fgrad.ir.walk import definitions
 from fgrad.ops import primitives as prims
 
 FLAG, NUMBER = Aval((), BOOL), Aval((), INT64)
-MOST = 4  # elements that are written at once, and writes one after the other
+MOST = 4  # elements that are written at once
+MOST_WRITES = 8  # one after the other: those of two arrays in four steps that are written out
 
 
 def read_written(program: Program) -> Program:
@@ -45,7 +46,7 @@ def _writes_before(
     """The writes that make what is read of an array of equal elements, in order; none if anything
     else does."""
     atom, found = read.inputs[0], list[Eqn]()
-    while isinstance(atom, Var) and atom in defined and len(found) <= MOST:
+    while isinstance(atom, Var) and atom in defined and len(found) <= MOST_WRITES:
         write = defined[atom]
         if write.prim is not prims.scatter:
             break
@@ -53,7 +54,7 @@ def _writes_before(
             return []
         found.append(write)
         atom = write.inputs[0]
-    return found[::-1] if len(found) <= MOST and _is_uniform(atom, defined, consts) else []
+    return found[::-1] if len(found) <= MOST_WRITES and _is_uniform(atom, defined, consts) else []
 
 
 def _is_small(write: Eqn) -> bool:

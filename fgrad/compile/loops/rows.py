@@ -31,10 +31,11 @@ from fgrad.compile.loops.values import (
     Value,
 )
 from fgrad.compile.loops.writer import (
-    FEW_CELLS,
+    FEW_COSTLY,
     KINDS,
     MOST_CELLS,
     MOST_ROW,
+    MOST_TERMS,
     LoopWriter,
     is_mutable,
 )
@@ -87,7 +88,7 @@ class RowWriter(LoopWriter):
         if isinstance(x, Sparse) and size > MOST_CELLS and not self.lanes:
             x = self.memory(x, x.shape, x.dtype)
         repeated = isinstance(x, np.ndarray) and size > MOST_CELLS and any(x.strides)
-        if self.lanes or size <= FEW_CELLS or not (is_long(x) or repeated):
+        if self.lanes or size <= self.few or not (is_long(self, x) or repeated):
             return super().write(target, x)
         store_row(self, target, x, "set", self.predicate)
         return self.written(target)
@@ -95,7 +96,7 @@ class RowWriter(LoopWriter):
     def apply(self, target: Stored, update: Update) -> Stored:
         """An update of memory that holds the newest version."""
         x = update.updates
-        many = update.indices[0].size > 1 and is_long(x)
+        many = update.indices[0].size > 1 and is_long(self, x)
         if many and target.buffer in [s.buffer for s in as_row(self, x).reads]:
             # The first of several updates would overwrite what the others read.
             copy = self.memory(x, as_row(self, x).shape, target.dtype)
@@ -109,9 +110,9 @@ class RowWriter(LoopWriter):
         store_row(self, target, part_of(self, x, at), mode, predicate)
 
 
-def is_long(x: Value) -> bool:
+def is_long(w: LoopWriter, x: Value) -> bool:
     """Whether a value has more elements than registers should hold, and is not in these."""
-    return isinstance(x, Row | Stored) and math.prod(x.shape) > FEW_CELLS
+    return isinstance(x, Row | Stored) and math.prod(x.shape) > w.few
 
 
 def row_of(w: LoopWriter, eqn: Eqn) -> Row | None:
@@ -122,12 +123,12 @@ def row_of(w: LoopWriter, eqn: Eqn) -> Row | None:
         return None
     operands, size = [w.value(a) for a in eqn.inputs], eqn.outputs[0].aval.size
     joined = moved is not None and (moved.joins or moved.fills) and size > MOST_CELLS
-    if not joined and not any([is_long(x) for x in operands]):
+    if not joined and not any([is_long(w, x) for x in operands]):
         return None
     if moved is not None and moved.view:
         if not isinstance(operands[0], Row) and not _spreads(eqn, operands[0]):
             return None
-    elif size <= FEW_CELLS:
+    elif size <= w.few:
         return None
     if eqn.prim is prims.concatenate:
         return as_row(w, _joined(w, eqn, operands))
@@ -233,7 +234,7 @@ def element_of(w: LoopWriter, x: Value, places: Places, predicate: int | None) -
         if x.version is not None and x.version != w.versions[x.buffer]:
             raise TooLarge
         at = total((x.base, *places), (1, *x.strides))
-        return w.b.load(x.buffer, at, predicate, mutable=x.version is not None)
+        return w.element_at(x, at, predicate)
     if isinstance(x, Counting):
         return w.index(places[0], x.dtype)
     if isinstance(x, Sparse):
@@ -401,7 +402,7 @@ def _sums(
         known = dict(zip(kept, places, strict=True))
         return _sum(w, shape, axes, op, dtype, known, term, width)
 
-    if math.prod(short) <= FEW_CELLS and not across:
+    if math.prod(short) <= w.few and not across:
         ids = [one(tuple(map(AffineIndex, at)), width) for at in np.ndindex(short)]
         w.check_size()
         return np.array(ids, np.int64).reshape(short)
@@ -441,6 +442,11 @@ def _sum(
     return w.b.read(acc)
 
 
+def is_long_product(summed: int, results: int) -> bool:
+    """Whether a product of matrices is not written out."""
+    return summed > FEW_COSTLY or summed * results > MOST_TERMS
+
+
 def contracted(w: LoopWriter, eqn: Eqn, x: Value, y: Value) -> Value | None:
     """Sums of products of rows; None where they are written out."""
     (cx, cy), (bx, by) = eqn.params["contract"], eqn.params["batch"]
@@ -450,7 +456,7 @@ def contracted(w: LoopWriter, eqn: Eqn, x: Value, y: Value) -> Value | None:
     free_y = [k for k in range(len(b.shape)) if k not in (*cy, *by)]
     out = (*[a.shape[k] for k in (*bx, *free_x)], *[b.shape[k] for k in free_y])
     terms = math.prod(out) * summed
-    if summed <= FEW_CELLS and math.prod(out) <= FEW_CELLS:
+    if not is_long_product(summed, math.prod(out)):
         return None
     if out and max(terms // 2, math.prod(a.shape), math.prod(b.shape)) > MOST_CELLS:
         raise TooLarge  # libraries and kernels of their own are faster

@@ -293,7 +293,7 @@ def tree(w: LoopWriter, op: str, dtype: np.dtype, ids: Sequence[int]) -> int:
 def reduction(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """A tree over some axes."""
     x, axes, dtype = eqn.inputs[0], eqn.params["axes"], eqn.outputs[0].aval.dtype
-    if not w.lanes and x.aval.size and (is_long(w.value(x)) or x.aval.size > MOST_CELLS):
+    if not w.lanes and x.aval.size and (is_long(w, w.value(x)) or x.aval.size > MOST_CELLS):
         return [folded(w, eqn, w.value(x))]
     op = accumulate_op(eqn.prim, dtype)
     ids = w.operand(x)
@@ -313,7 +313,7 @@ def reduction(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
 def cumulative(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Partial results along an axis."""
     axis, dtype = eqn.params["axis"], eqn.outputs[0].aval.dtype
-    if not w.lanes and is_long(w.value(eqn.inputs[0])):
+    if not w.lanes and is_long(w, w.value(eqn.inputs[0])):
         found = running(w, eqn, w.value(eqn.inputs[0]))
         if found is not None:
             return [found]
@@ -350,7 +350,7 @@ def arg_extremum(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
 def dot(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """Sums of products, written out."""
     values = [w.value(a) for a in eqn.inputs]
-    if not w.lanes and any([is_long(x) for x in values]):
+    if not w.lanes and any([is_long(w, x) for x in values]):
         found = contracted(w, eqn, *values)
         if found is not None:
             return [found]

@@ -40,7 +40,11 @@ from fgrad.ops import primitives as prims
 from fgrad.typing import PyTree
 
 MOST_CELLS = 512  # elements of an array that is written out, each a scalar or one of each lane
-FEW_CELLS = 36  # those that are, where a loop over a row could compute them: 6 x 6
+LARGEST = 1 << 31  # of numbers that are affine in places
+FEW_CELLS = 64  # those that are, where a loop over a row could compute them
+FEW_COSTLY = 12  # the same in loops that compute functions or products of more elements
+FEW_SUMMED = 32  # or sums of more
+MOST_TERMS = 216  # of a product of matrices that is written out: 6 x 6 x 6
 MOST_ROW = 1 << 13  # elements that one kernel computes as fast as others do
 KINDS = "biuf"  # of dtypes that kernels know
 WRITTEN_OUT = 32  # elements of a copy in memory that is no loop
@@ -149,6 +153,8 @@ class LoopWriter:
         ends: Mapping[int, LaneWhile],
     ) -> None:
         self.ends = ends
+        self.few = FEW_CELLS
+        self.progressions: dict[str, tuple[int, int]] = {}  # constants: the first, and the step
         self.b = builder
         self.rules = rules
         self.prepare = prepare
@@ -229,7 +235,7 @@ class LoopWriter:
     @property
     def most_cells(self) -> int:
         """Elements of memory that is read at once rather than where loops need it."""
-        return MOST_CELLS if self.lanes else FEW_CELLS
+        return MOST_CELLS if self.lanes else self.few
 
     # --- values
 
@@ -257,12 +263,17 @@ class LoopWriter:
             raise TooLarge
         if x.size > MOST_CELLS:
             raise TooLarge
-        ids = [
-            self.b.load(x.buffer, shifted(x.base, 1, int(k)), mutable=x.version is not None)
-            for k in x.offsets().flat
-        ]
+        ids = [self.element_at(x, shifted(x.base, 1, int(k)), None) for k in x.offsets().flat]
         self.check_size()
         return np.array(ids, np.int64).reshape(x.shape)
+
+    def element_at(self, x: Stored, at: AffineIndex, predicate: int | None) -> int:
+        """An element of memory; that of an arithmetic progression is affine as its place is."""
+        known = self.progressions.get(x.buffer)
+        if known is None or at.values:
+            return self.b.load(x.buffer, at, predicate, mutable=x.version is not None)
+        first, step = known
+        return self.index(shifted(at, step, first))
 
     def operand(self, atom: Atom) -> np.ndarray:
         """An operand in registers."""
@@ -456,7 +467,15 @@ class LoopWriter:
         if array.size and array.dtype.kind in KINDS and is_repeated(array):
             number = self.number(array.flat[0], array.dtype)
             return np.broadcast_to(np.int64(number), self.shape(var))
-        return self.stored(self.constant(array), known_as=var)
+        return self.known_memory(self.stored(self.constant(array), known_as=var), array)
+
+    def known_memory(self, x: Stored, array: np.ndarray) -> Stored:
+        """Memory that holds a constant."""
+        if array.ndim == 1 and array.dtype == INT64 and array.size > 1:
+            first, step = int(array[0]), int(array[1]) - int(array[0])
+            if max(abs(first), abs(step)) < LARGEST and np.all(np.diff(array) == step):
+                self.progressions[x.buffer] = first, step
+        return x
 
     def kept_old(self, eqn: Eqn, later: set[Var]) -> dict[Var, Value]:
         """What an equation may overwrite and others read later, read before, if it is small."""

@@ -26,7 +26,7 @@ from fgrad.transforms.core.derived_programs import (
 )
 
 LARGE = 4  # times as many elements as an update writes: the array is made again
-VECTOR = 64  # elements from which on a division is cheaper than memory
+VECTOR = 64  # elements: from there on a division is cheaper than memory, up to there an update
 MOST_EQUATIONS = 256  # that one residual may take to be computed again
 
 
@@ -110,7 +110,7 @@ class _Choice:
         if prim in (in_range_p, checked_p):
             return True
         if prim is scatter_p:
-            return _is_large(eqn)
+            return _is_made_again(eqn)
         if prim is gather_p:
             return self.reads and eqn.inputs[0] in self.free
         if prim.elementwise:
@@ -140,10 +140,10 @@ class _Choice:
         return list(found) if len(seen) <= MOST_EQUATIONS else None
 
 
-def _is_large(eqn: Eqn) -> bool:
-    """Whether an update makes an array that has far more elements than what is written."""
+def _is_made_again(eqn: Eqn) -> bool:
+    """Whether an update makes an array of few elements, or of far more than what is written."""
     x, *written = eqn.inputs
-    return x.aval.size >= LARGE * sum([a.aval.size for a in written])
+    return x.aval.size <= VECTOR or x.aval.size >= LARGE * sum([a.aval.size for a in written])
 
 
 def _between(eqns: Sequence[Eqn], kept: Sequence[Var], wanted: Sequence[Atom]) -> tuple[Eqn, ...]:
