@@ -38,7 +38,7 @@ SIZES = (
     513, 724, 1024, 1448, 2000,
 )  # fmt: skip
 COLUMNS = ("forward", "gradient", "numba")
-SECONDS = 0.02  # of one turn
+SECONDS = 0.01  # of one turn
 TURNS = 5
 ROWS = 32  # rows beside the n elements of each
 STEP = 1e-6  # of central differences
