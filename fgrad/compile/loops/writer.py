@@ -5,12 +5,11 @@ nothing, arithmetic writes one scalar operation for each element.  What does not
 written before it by the builder, so that invariant equations are computed once.
 
 Arrays in memory that a loop updates have versions: whoever reads one after it was overwritten is a
-`TooLarge`, and `ordered` puts readers first.
+`TooLarge`, and `ordered` (`order.py`) puts readers first.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -31,12 +30,12 @@ from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import Load, Loop, Ref, Statement
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.loops.find_batch_axes import LaneWhile
+from fgrad.compile.loops.order import last_uses, ordered, overwritten, replaced
 from fgrad.compile.loops.values import Counting, Row, Sparse, Stored, TooLarge, Update, Value
 from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
-from fgrad.ir.walk import consumers, definitions, use_counts
-from fgrad.ops import primitives as prims
+from fgrad.ir.walk import use_counts
 from fgrad.typing import PyTree
 
 MOST_CELLS = 512  # elements of an array that is written out, each a scalar or one of each lane
@@ -452,9 +451,9 @@ class LoopWriter:
             self.env[var] = self.known(var, array)
         mutable = {v for v, x in self.env.items() if is_mutable(x)}
         eqns = ordered(program, mutable) if mutable else program.eqns
-        last = _last_uses(program, eqns)
+        last = last_uses(program, eqns)
         for k, eqn in enumerate(eqns):
-            later = {v for v, end in last.items() if end > k} if _overwritten(eqn) else set()
+            later = {v for v, end in last.items() if end > k} if overwritten(eqn) else set()
             old = self.kept_old(eqn, later)
             self.equation(eqn)
             self.env.update(old)
@@ -481,7 +480,7 @@ class LoopWriter:
         """What an equation may overwrite and others read later, read before, if it is small."""
         if not later:
             return {}
-        buffers = {x.buffer for a in _replaced(eqn) if is_mutable(x := self.value(a))}  # type: ignore[union-attr]
+        buffers = {x.buffer for a in replaced(eqn) if is_mutable(x := self.value(a))}  # type: ignore[union-attr]
         found: dict[Var, Value] = {}
         for var in later & self.env.keys() if buffers else ():
             x = self.env[var]
@@ -541,69 +540,3 @@ def is_repeated(array: np.ndarray) -> bool:
 def is_mutable(x: Value) -> bool:
     """Whether a value is memory that the loop writes."""
     return isinstance(x, Stored) and x.version is not None
-
-
-def ordered(program: Program, mutable: set[Var]) -> list[Eqn]:
-    """The equations with all readers of an array in memory before the one that overwrites it."""
-    defined, readers = definitions(program.eqns), consumers(program.eqns)
-    number = {id(eqn): k for k, eqn in enumerate(program.eqns)}
-    versions = set(mutable)
-    after: list[set[int]] = [set() for _ in program.eqns]  # what waits for each equation
-    waits = [0] * len(program.eqns)
-
-    def edge(first: int, then: int) -> None:
-        if then not in after[first]:
-            after[first].add(then)
-            waits[then] += 1
-
-    for k, eqn in enumerate(program.eqns):
-        for atom in eqn.inputs:
-            if isinstance(atom, Var) and atom in defined:
-                edge(number[id(defined[atom])], k)
-        old = [a for a in _replaced(eqn) if isinstance(a, Var) and a in versions]
-        if old and (made := _overwritten(eqn)):
-            versions.update(made)
-            for var in old:
-                for reader in readers[var]:
-                    if reader is not eqn:
-                        edge(number[id(reader)], k)
-    ready = [k for k, n in enumerate(waits) if not n]
-    found = []
-    while ready:
-        k = heapq.heappop(ready)
-        found.append(program.eqns[k])
-        for then in after[k]:
-            waits[then] -= 1
-            if not waits[then]:
-                heapq.heappush(ready, then)
-    return found if len(found) == len(program.eqns) else list(program.eqns)
-
-
-def _last_uses(program: Program, eqns: Sequence[Eqn]) -> dict[Var, int]:
-    """The number of the last equation that reads each variable."""
-    last: dict[Var, int] = {}
-    for k, eqn in enumerate(eqns):
-        last.update({a: k for a in eqn.inputs if isinstance(a, Var)})
-    last.update({a: len(eqns) for a in program.outputs if isinstance(a, Var)})
-    return last
-
-
-def _overwritten(eqn: Eqn) -> Sequence[Var]:
-    """The results that may be later versions of an operand in memory."""
-    if eqn.prim in (prims.scatter, prims.dynamic_update, prims.add):
-        return eqn.outputs
-    if eqn.prim in (prims.scan, prims.while_, prims.switch):
-        shapes = [(a.aval.shape, a.aval.dtype) for a in eqn.inputs]
-        return [v for v in eqn.outputs if (v.aval.shape, v.aval.dtype) in shapes]
-    return ()
-
-
-def _replaced(eqn: Eqn) -> Sequence[Atom]:
-    """The operands of which results may be later versions: no constants of loops."""
-    p = eqn.params
-    if eqn.prim is prims.scan:
-        return eqn.inputs[p["n_consts"] : p["n_consts"] + p["n_carry"]]
-    if eqn.prim is prims.while_:
-        return eqn.inputs[p["n_cond"] + p["n_body"] :]
-    made = [(v.aval.shape, v.aval.dtype) for v in _overwritten(eqn)]
-    return [a for a in eqn.inputs if (a.aval.shape, a.aval.dtype) in made]
