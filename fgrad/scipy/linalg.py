@@ -11,7 +11,8 @@ raises a card when it meets a traced array.  Arguments are those of SciPy's func
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
@@ -28,6 +29,34 @@ from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.scipy._either import check_choice, either, others, refusal, taken
+from fgrad.scipy._linalg_more import (  # noqa: F401
+    cho_solve_banded,
+    cholesky_banded,
+    convolution_matrix,
+    diagsvd,
+    eig_banded,
+    eigh_tridiagonal,
+    eigvals_banded,
+    eigvalsh_tridiagonal,
+    fiedler,
+    fractional_matrix_power,
+    hessenberg,
+    khatri_rao,
+    ldl,
+    leslie,
+    orthogonal_procrustes,
+    pinvh,
+    qr_multiply,
+    rq,
+    schur,
+    signm,
+    solve_banded,
+    solve_circulant,
+    solve_continuous_are,
+    solve_discrete_are,
+    solveh_banded,
+    subspace_angles,
+)
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import is_line, mark
 from fgrad.typing import ArrayLike, NormOrder, Operand, P, R
@@ -58,7 +87,6 @@ def _either(traced: Callable[P, R]) -> Callable[P, R]:
 
 
 ADVICE = {
-    "schur": ("its factors have no derivative rule.", "np.linalg.eigh(a) if a is Hermitian"),
     "null_space": ("its shape depends on values.", "np.linalg.svd(a)"),
     "orth": ("its shape depends on values.", "np.linalg.qr(a)[0]"),
 }
@@ -487,3 +515,18 @@ def solve_toeplitz(
     """x with toeplitz(c, r) x = b, as a general system."""
     pair = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr,)
     return np.linalg.solve(toeplitz(*pair), as_operand(b))
+
+
+@_either
+def matmul_toeplitz(
+    c_or_cr: ArrayLike | tuple[ArrayLike, ArrayLike],
+    x: ArrayLike,
+    check_finite: bool = False,
+    workers: int | None = None,
+) -> Value:
+    """toeplitz(c, r) @ x, as a general product."""
+    pair = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr,)
+    return toeplitz(*pair) @ as_operand(x)
+
+
+solve_lyapunov = solve_continuous_lyapunov
