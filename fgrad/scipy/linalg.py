@@ -11,8 +11,7 @@ raises a card when it meets a traced array.  Arguments are those of SciPy's func
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
