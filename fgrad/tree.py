@@ -23,9 +23,11 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_extension, lazy_module, lazy_names
 from fgrad.base.tree_classes import LEAVES, NAMESPACE, forget, recognize
 from fgrad.errors import ArgumentError
-from fgrad.typing import PyTree
+from fgrad.typing import PyTree, T
 
 if TYPE_CHECKING:
+    from typing import dataclass_transform
+
     from optree import PyTreeSpec
 
     from fgrad.base.tree_nodes import Partial as Partial
@@ -41,6 +43,12 @@ if TYPE_CHECKING:
     from fgrad.base.tree_paths import keystr as keystr
     from fgrad.base.tree_paths import leaves_with_path as leaves_with_path
     from fgrad.base.tree_paths import map_with_path as map_with_path
+else:
+
+    def dataclass_transform() -> Callable[[T], T]:
+        """What type checkers know of dataclasses; `typing` has it from Python 3.11 on."""
+        return lambda function: function
+
 
 __all__ = [
     "DictKey",
@@ -468,7 +476,8 @@ def is_named_tuple(kind: object) -> bool:
     return named and kind not in _REGISTERED
 
 
-def dataclass(cls: type) -> type:
+@dataclass_transform()
+def dataclass(cls: type[T]) -> type[T]:
     """Class decorator: a dataclass whose fields are children of the tree.
 
     Arguments:

@@ -304,6 +304,13 @@ def trees() -> None:
         position: Vector
         time: float = 0.0
 
+    @tree.dataclass
+    class Point:
+        """A dataclass whose fields are known."""
+
+        place: Vector
+        mass: float = 1.0
+
     def later(state: State) -> State:
         return State(state.position + 1.0, state.time + 1.0)
 
@@ -319,6 +326,7 @@ def trees() -> None:
     square: float = tree.reduce(lambda s, p: s + np.sum(p**2), params, 0.0)
     named = [tree.keystr(path) for path, _ in tree.leaves_with_path(params)]
     assert_type(fgrad.jit(later)(State(v)), State)
+    assert_type(Point(v, mass=2.0).place, Vector)
     slopes: Params = fgrad.grad(of_params)(params)
     print(summed, len(leaves), again, back(vector), square, named, slopes)
 
@@ -402,6 +410,9 @@ def arrays() -> None:
 
     updated = fgrad.at(v)[0].set(5.0)
     zeros = fnp.zeros((2, 3))
+    assert_type(zeros, np.ndarray[tuple[int, int], np.dtype[np.float64]])
+    factor = fgrad.scipy.linalg.cholesky(np.eye(2))
+    assert_type(factor.ndim, int)
     scaled = fgrad.jit(standardized)([1.0, 2.0, 3.0])
     assert_type(scaled, Array)
     try:
@@ -415,7 +426,7 @@ def arrays() -> None:
     fgrad.testing.check_grads(wave, (v,), order=1)
     lowered = fgrad.jit(wave)
     version: str = fgrad.__version__
-    print(updated, zeros, lowered, version)
+    print(updated, zeros, lowered, version, factor)
 
 
 if __name__ == "__main__":

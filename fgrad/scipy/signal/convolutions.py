@@ -232,9 +232,11 @@ def convolve2d(
 
 def _continued(x: Value, y: Value, boundary: str, fillvalue: ArrayLike) -> Value:
     """The full convolution of a matrix that goes on outside of its edges."""
-    settings: PyTree = {"constant_values": fillvalue} if _BOUNDARIES[boundary] == "constant" else {}
+    settings: PyTree = {"mode": _BOUNDARIES[boundary]}
+    if settings["mode"] == "constant":
+        settings["constant_values"] = fillvalue
     widths = [(m - 1, m - 1) for m in y.shape]
-    wide = fnp.pad(x, widths, mode=_BOUNDARIES[boundary], **settings)
+    wide = fnp.pad(x, widths, **settings)
     return _middle(full_sums(wide, y), [n + m - 1 for n, m in zip(x.shape, y.shape, strict=True)])
 
 
