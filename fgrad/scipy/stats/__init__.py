@@ -6,6 +6,17 @@
 Distributions have SciPy's names, arguments and values: `logpdf`, `pdf`, `cdf`, `sf`, `logcdf`,
 `logsf`, `ppf`, `isf`, and `logpmf`, `pmf` for discrete ones.  On plain arrays they are SciPy's own.
 Outside of the support a log-density is -inf, with derivative 0; invalid parameters give NaN.
+
+Arguments:
+    a, x, y, samples: real numbers.
+    axis: along which they are samples; all of them if None.
+    ddof: what is taken from their number in a variance.
+    bias: whether moments are those of the samples, not corrected for their number.
+    weights: of the samples, like them or along their axis.
+    nan_policy: "propagate" alone for traced numbers.
+    keepdims: whether the axis stays, with length 1.
+    high, low: the ends of an interval that is a circle.
+    dtype: as in SciPy, of plain arrays alone.
 """
 
 from __future__ import annotations
@@ -22,6 +33,32 @@ from fgrad.scipy.stats.multivariate import (  # noqa: F401
     multivariate_normal,
 )
 from fgrad.scipy.stats.ranks import mode, rankdata, sem  # noqa: F401
+from fgrad.scipy.stats.relations import (  # noqa: F401
+    boxcox_llf,
+    circmean,
+    circstd,
+    circvar,
+    linregress,
+    pearsonr,
+)
+from fgrad.scipy.stats.summaries import (  # noqa: F401
+    describe,
+    entropy,
+    gmean,
+    gstd,
+    gzscore,
+    hmean,
+    iqr,
+    kurtosis,
+    median_abs_deviation,
+    moment,
+    pmean,
+    skew,
+    trim_mean,
+    variation,
+    zmap,
+    zscore,
+)
 
 plain = lazy_module("scipy.stats")
 
