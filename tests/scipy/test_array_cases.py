@@ -139,3 +139,29 @@ def test_what_scipy_refuses_is_refused(line: str) -> None:
         plain(*_given(names))
     with pytest.raises((ValueError, TypeError, IndexError, RuntimeError)):
         fgrad.jit(_program(line, OWN)[0])(*_given(names))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ip.interp1d([0.0, 1.0, 1.0, 2.0], X[:4])(1.5)",
+        "ip.RBFInterpolator(P2, X[[0] * 12], neighbors=5)(P2)",
+        "ip.BarycentricInterpolator(X)",
+        "ip.KroghInterpolator([0.0, 0.0, 1.0], [1.0, 2.0, 3.0])(0.5)",
+        "ip.CubicSpline(X, X).roots()",
+    ],
+)
+def test_plain_data_are_scipys(line: str) -> None:
+    """What only SciPy does with plain data, it does."""
+    found, wanted = [_program(line, modules)[0]() for modules in (OWN, PLAIN)]
+    if not isinstance(wanted, PLAIN["ip"].BarycentricInterpolator):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_data_that_change_later() -> None:
+    made = OWN["ip"].BarycentricInterpolator([0.0, 1.0, 2.0], [0.0, 1.0, 4.0])
+    made.set_yi([1.0, 1.0, 1.0])
+    assert made(0.5) == 1.0
+    for _ in range(2):
+        with pytest.raises(TypeError, match="does not take traced arrays"):
+            fgrad.grad(made)(0.5)

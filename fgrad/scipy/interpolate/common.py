@@ -95,6 +95,7 @@ class Interpolant:
     """A function of places: SciPy's own object where neither data nor places are traced."""
 
     _plain: PyTree = None
+    _prepare: Callable[[], None] | None = None
     _name = ""
 
     def _made(self, make: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> bool:
@@ -103,6 +104,18 @@ class Interpolant:
             return False
         self._plain = make(*args, **kwargs)
         return True
+
+    def _prepared(self, prepare: Callable[[], None]) -> None:
+        """Make what traced calls need: now if data are traced, else before the first of them, so
+        that plain data may be all that SciPy takes."""
+        self._prepare = prepare
+        if self._plain is None:
+            self._ready()
+
+    def _ready(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
+            self._prepare = None
 
     def _is_plain(self, *given: PyTree) -> bool:
         return self._plain is not None and not has_tracer(given)

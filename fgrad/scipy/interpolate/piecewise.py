@@ -87,6 +87,8 @@ class PPoly(Interpolant):
             other = self.derivative(nu)
             return other(x, 0, self.extrapolate if extrapolate is None else extrapolate)
         beyond = self.extrapolate if extrapolate is None else extrapolate
+        if self._plain is not None:  # which may have been extended
+            self.c, self.x = self._plain.c, self._plain.x
         places = doubles(x)
         flat = np.ravel(places)
         first, last = self.x[0], self.x[-1]

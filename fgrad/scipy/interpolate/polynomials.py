@@ -60,6 +60,7 @@ class _Polynomial(Interpolant):
             raise unfit(name, what, "as many places as values")
 
     def _rows(self, x: ArrayLike) -> tuple[list[Value], Value]:
+        self._ready()
         places = doubles(x)
         return _newton(self.xi, _differences(self.xi, self.yi), np.ravel(places)), places
 
@@ -105,9 +106,12 @@ class KroghInterpolator(_Polynomial):
 
     def __init__(self, xi: ArrayLike, yi: ArrayLike, axis: int = 0) -> None:
         self._made(plain.KroghInterpolator, xi, yi, axis)
+        self._prepared(lambda: self._set(xi, yi, axis))
+
+    def _set(self, xi: ArrayLike, yi: ArrayLike, axis: int) -> None:
         self._take("KroghInterpolator", xi, yi, axis)
         places = concrete(self.xi)
-        if self._plain is None and places is not None and np.unique(places).size != np.size(places):
+        if places is not None and np.unique(places).size != np.size(places):
             why = "values of equal places are derivatives."
             untraceable("KroghInterpolator", "equal places", why, "CubicHermiteSpline(x, y, dydx)")
 
@@ -142,10 +146,30 @@ class BarycentricInterpolator(_Polynomial):
         rng: PyTree = None,
         random_state: PyTree = None,
     ) -> None:
-        if yi is None:
-            untraceable("BarycentricInterpolator", "no values", "they come later.", "yi=values")
         given = {"rng": rng} if rng is not None else {}
         self._made(plain.BarycentricInterpolator, xi, yi, axis, **given)
+        self._prepared(lambda: self._set(xi, yi, axis))
+
+    def set_yi(self, yi: ArrayLike, axis: int | None = None) -> None:
+        """Other values for plain data; traced places then need a new interpolator."""
+        self._changed("set_yi", yi, axis)
+
+    def add_xi(self, xi: ArrayLike, yi: ArrayLike | None = None) -> None:
+        """More places and values for plain data; traced places then need a new interpolator."""
+        self._changed("add_xi", xi, yi)
+
+    def _changed(self, method: str, *args: PyTree) -> None:
+        def stale() -> None:
+            untraceable("BarycentricInterpolator", method, "its data changed.", "a new one")
+
+        if not self._is_plain(*args):
+            stale()
+        getattr(self._plain, method)(*args)
+        self._prepare = stale
+
+    def _set(self, xi: ArrayLike, yi: ArrayLike | None, axis: int) -> None:
+        if yi is None:
+            untraceable("BarycentricInterpolator", "no values", "they come later.", "yi=values")
         self._take("BarycentricInterpolator", xi, yi, axis)  # type: ignore[arg-type]
         away = self.xi[:, None] - self.xi + np.eye(self.xi.shape[0])
         scale = 4.0 / (np.max(self.xi) - np.min(self.xi))  # so that products do not overflow
@@ -156,6 +180,7 @@ class BarycentricInterpolator(_Polynomial):
         """The values at places."""
         if self._is_plain(x):
             return self._plain(x)
+        self._ready()
         places = doubles(x)
         flat = np.ravel(places)
         away = flat[:, None] - self.xi

@@ -92,6 +92,12 @@ class RBFInterpolator(Interpolant):
         degree: int | None = None,
     ) -> None:
         self._made(plain.RBFInterpolator, y, d, neighbors, smoothing, kernel, epsilon, degree)
+        self._prepared(lambda: self._set(y, d, neighbors, smoothing, kernel, epsilon, degree))
+
+    def _set(
+        self, y: ArrayLike, d: ArrayLike, neighbors: int | None, smoothing: ArrayLike, kernel: str,
+        epsilon: ArrayLike | None, degree: int | None,
+    ) -> None:  # fmt: skip
         self.y, self.d = doubles(y), doubles(d)
         if len(self.y.shape) != 2 or self.y.shape[:1] != self.d.shape[:1]:
             what = f"places of shape {self.y.shape}, values of {self.d.shape}"
@@ -147,6 +153,7 @@ class RBFInterpolator(Interpolant):
         """The values at places (..., axes)."""
         if self._is_plain(x):
             return self._plain(x)
+        self._ready()
         places = doubles(x)
         if len(places.shape) != 2 or places.shape[1] != self.y.shape[1]:
             what = f"places of shape {places.shape}"

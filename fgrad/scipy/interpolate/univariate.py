@@ -93,6 +93,8 @@ class UnivariateSpline(Interpolant):
         """
         if self._is_plain(x):
             return self._plain(x, nu, ext)
+        if self._plain is not None:  # whose smoothing factor may have changed
+            self._set(self._plain._eval_args, self.ext)
         t, c, k = self._tck
         places, beyond = doubles(x), self.ext if ext is None else _ENDS[ext]
         low, high = t[k], t[c.shape[0]]
@@ -228,6 +230,10 @@ class interp1d(Interpolant):
             default = not goes_on and np.ndim(fill_value) == 0 and fill_value is math.nan
             default = default or (isinstance(fill_value, float) and math.isnan(fill_value))
             self.bounds_error = default if bounds_error is None else bounds_error
+        self._prepared(lambda: self._sort(x, y, axis, assume_sorted))
+
+    def _sort(self, x: ArrayLike, y: ArrayLike, axis: int, assume_sorted: bool) -> None:
+        kind = self.kind
         places, values = doubles(x), doubles(y)
         if not assume_sorted:
             order = np.argsort(places, kind="stable")
@@ -249,6 +255,7 @@ class interp1d(Interpolant):
         """The values at places."""
         if self._is_plain(x):
             return self._plain(x)
+        self._ready()
         places = doubles(x)
         flat = np.ravel(places)
         if self._spline is not None:
