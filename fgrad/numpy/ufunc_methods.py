@@ -320,9 +320,12 @@ def _by_segments(mode: str, x: Value, places: np.ndarray, axis: int) -> Value:
 
 def outer(ufunc: np.ufunc, a: ArrayLike, b: ArrayLike, **kwargs: object) -> Value:
     """ufunc.outer: the function of all pairs."""
+    function = numpy_functions.find(ufunc)
+    if function is None:
+        raise unsupported_card.call(ufunc, "outer")
     x, y = as_array(a), as_array(b)
     x = reshape(x, tuple(x.shape) + (1,) * len(y.shape))
-    return numpy_functions[ufunc](x, y, **kwargs)
+    return function(x, y, **kwargs)
 
 
 ufunc_methods.update(

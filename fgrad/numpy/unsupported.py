@@ -82,7 +82,10 @@ NEEDS_VALUES: dict[str, str] = {
 def unsupported(function: object, method: str = "__call__") -> UnsupportedNumpyError:
     """The error for a function, or a method of a ufunc, that does not take traced arrays."""
     name = _name_of(function)
-    if method != "__call__":
+    if isinstance(function, np.ufunc) and set("".join(function.types)) <= set("O->"):
+        why, write = ADVICE["frompyfunc"]
+        shown = f"np.frompyfunc({name.removesuffix(' (vectorized)')}, ...)"
+    elif method != "__call__":
         why, write = "it has no traced form", "the reduction itself, or a loop"
         shown = f"{name}.{method}"
     else:

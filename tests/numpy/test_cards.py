@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fgrad
 import fgrad.numpy as fnp
 from fgrad.errors import FgradError, ShapeError, UnsupportedNumpyError
 from fgrad.ir.aval import Aval
@@ -149,3 +150,18 @@ def test_methods_are_those_of_arrays() -> None:
     removed = {"itemset", "newbyteorder", "ptp", "tostring"}  # NumPy 2.0 to 2.2 only say so
     public = {n for n in dir(np.ndarray) if not n.startswith("_")} - removed
     assert public <= set(dir(Tracer)), sorted(public - set(dir(Tracer)))
+
+
+def test_what_frompyfunc_makes_says_what_to_write() -> None:
+    """Called, and by a method; what the card writes gives the same numbers."""
+
+    def product(a: Any, b: Any) -> Any:
+        return a * b + 1
+
+    made = np.frompyfunc(product, 2, 1)
+    for call in (lambda x: made(x, x), lambda x: made.reduce(x), lambda x: made.outer(x, x)):
+        with pytest.raises(UnsupportedNumpyError, match=r"fgrad\.numpy\.vectorize\(f\)") as found:
+            fgrad.jit(call)(np.arange(3.0))
+        assert "np.frompyfunc(product, ...)" in str(found.value)
+    written = fgrad.jit(lambda x: fnp.vectorize(product)(x, x))(np.arange(3.0))
+    np.testing.assert_array_equal(written, made(np.arange(3.0), np.arange(3.0)).astype(float))
