@@ -41,7 +41,6 @@ _MADE = frozenset({
     "ndarray", "ones", "ones_like", "zeros", "zeros_like", "bool_", "complex64", "complex128",
     "uint8", "uint16", "uint32", "uint64",
 })  # fmt: skip
-_STATES = frozenset({"errstate", "seterr"})  # with "raise", compiled code does not know them
 _PLACES = ("ndarray", "", "linalg", "fft")  # of NumPy, whose attributes are left alone
 _MOST_ITEMS = 64  # of a container that is looked through
 _DEEPEST = 3  # containers in each other that are
@@ -75,10 +74,14 @@ def _is_plain(code: CodeType, fun: FunctionType, light: bool, indexes: bool) -> 
         return False
     read = global_names(code)
     scope = fun.__globals__
-    meant = [getattr(scope.get(name), "__name__", name) for name in code.co_names]
-    if not (light or _STATES.isdisjoint(meant)):
+    if not light and any([_sets_errors(name, scope.get(name)) for name in code.co_names]):
         return False
     return all([_is_familiar(name, scope, name in read, indexes) for name in code.co_names])
+
+
+def _sets_errors(name: str, value: object) -> bool:
+    """Whether errors of floating point numbers may be asked for, which compiled code has not."""
+    return name in ("errstate", "seterr") or value is np.errstate or value is np.seterr
 
 
 def _is_familiar(name: str, scope: dict[str, Any], is_read: bool, indexes: bool) -> bool:
@@ -125,10 +128,11 @@ def _is_left_alone(value: object, indexes: bool, depth: int = 0) -> bool:
         return all([_is_left_alone(item, indexes, depth + 1) for item in items])
     if not (callable(value) or isinstance(value, types.ModuleType)):
         return not hasattr(value, "__dict__")  # an object may have methods of the user's
-    if getattr(value, "__name__", "") in _MADE:
-        return False
-    owner = getattr(value, "__module__", None) or getattr(value, "__name__", "")
-    return str(owner).partition(".")[0] in _FAMILIAR
+    module = isinstance(value, types.ModuleType)
+    owner = value.__name__ if module else getattr(value, "__module__", None)
+    if str(owner or "").partition(".")[0] not in _FAMILIAR:
+        return False  # an object of the user's is not asked for its name
+    return getattr(value, "__name__", "") not in _MADE
 
 
 def global_names(code: CodeType) -> set[str]:

@@ -50,7 +50,7 @@ def asked_overlap(a: object, b: object) -> bool:
         card.final = True  # plain Python finds that a tracer has memory of its own
         raise card
     found = overlap(a, b)
-    if not found and len(ends) == 2:
+    if not found and len(ends) == 2 and apart:
         told_apart(*ends)
     return found
 
