@@ -1,5 +1,6 @@
-"""L7. Sparse Jacobians and Hessians, as matrices of `scipy.sparse`.
+"""L7. Sparse Jacobians and Hessians, as matrices of `scipy.sparse`; matrices of traced entries.
 
+    fgrad.sparse.csr(data, indices, indptr, shape)   entries may be traced, places are constant
     fgrad.sparse.jacobian(f)(x)      one derivative for each colour, not for each column
     fgrad.sparse.hessian(f)(x)
     fgrad.sparse.pattern(f)(x)       where entries may be nonzero
@@ -26,6 +27,7 @@ from fgrad.errors import ArgumentError, GradDtypeError
 from fgrad.ir.aval import aval_of
 from fgrad.ir.program import Program
 from fgrad.numpy.promote import as_array
+from fgrad.numpy.sparse_matrices import CsrMatrix, csr
 from fgrad.trace import Tracer, Value, trace
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp, vjp
@@ -37,7 +39,9 @@ from fgrad.transforms.vmap import vmap
 from fgrad.typing import PyTree
 
 __all__ = [
+    "CsrMatrix",
     "SparseDerivative",
+    "csr",
     "hessian",
     "jacobian",
     "pattern",

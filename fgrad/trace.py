@@ -30,7 +30,7 @@ from fgrad.tracing.closed import Captured, holds, own, takes
 from fgrad.tracing.constants import constant, thaw_constants
 from fgrad.tracing.layouts import told_orders
 from fgrad.tracing.on_device import DEVICES, OnDevice, bind_on_device, leaders, leads
-from fgrad.tracing.readout import array_of, number_of
+from fgrad.tracing.readout import number_of
 from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, forget, new, passed_by
 from fgrad.tracing.tables import (
     alias_functions,
@@ -42,7 +42,7 @@ from fgrad.tracing.tables import (
 from fgrad.tracing.texts import text_asked
 from fgrad.tracing.thread_state import THREAD, Hides, State
 from fgrad.tracing.trace_errors import leaked, needs_value, outlived, show_card
-from fgrad.typing import Array, DType, DTypeLike, Operators, PyTree
+from fgrad.typing import Array, DType, Operators, PyTree
 
 FORWARD = frozenset({"jvp", "linearize"})  # traces that are differentiated forward
 NOTHING: frozenset[int] = frozenset()
@@ -170,10 +170,6 @@ class Tracer(Operators if TYPE_CHECKING else object):
         if value is None:
             raise needs_value("integer", self)
         return operator.index(value.item() if self.weak else value)
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-        """A copy of known values, as in `table[np.argsort(x)]`, where no derivative is lost."""
-        return array_of(self, concrete(self), dtype, copy)
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object

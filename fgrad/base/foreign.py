@@ -9,7 +9,9 @@ them: without a copy where that can be.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable
+from types import FrameType
 
 import numpy as np
 
@@ -21,7 +23,7 @@ def is_foreign(x: object) -> bool:
     """Whether an object holds numbers, but is not a plain array of them."""
     if isinstance(x, np.ndarray):
         return type(x) is not np.ndarray and isinstance(x, (np.ma.MaskedArray, np.matrix))
-    return hasattr(type(x), "to_numpy")
+    return hasattr(type(x), "to_numpy") or is_scipy_sparse(x)
 
 
 def refuse_foreign(x: object, what: str) -> None:
@@ -39,6 +41,10 @@ def foreign_container(x: object, what: str) -> UnsupportedTypeError:
     elif isinstance(x, np.matrix):
         why = "its * is the product of matrices; that of arrays goes element by element."
         write = (("write", "np.asarray(x)       and @ for products"),)
+    elif is_scipy_sparse(x):
+        why = "of a sparse matrix products with traced arrays alone, A @ x, have a traced form."
+        entries = "fgrad.sparse.csr(A.data, A.indices, A.indptr, A.shape)    of A.tocsr()"
+        write = (("write", "A.toarray()"), ("or", entries))
     else:
         why = "it skips NaN, aligns labels, and has another std than arrays: numbers would differ."
         write = (("write", "x.to_numpy()        the plain array"),)
@@ -121,3 +127,34 @@ def _ways(x: PyTree, library: str) -> list[str]:
     }
     calls = "".join([call for call, needed in parts.items() if needed])
     return [*found, f"x{calls}.numpy()"] if calls else found
+
+
+_DISPATCH = ("_matmul_dispatch", "_rmatmul_dispatch", "_mul_dispatch", "_rmul_dispatch")
+
+
+def is_scipy_sparse(x: object) -> bool:
+    """Whether an object is a sparse matrix or a sparse array of SciPy."""
+    scipy_sparse = sys.modules.get("scipy.sparse")
+    return scipy_sparse is not None and bool(scipy_sparse.issparse(x))
+
+
+def asked_by_product(frame: FrameType) -> bool:
+    """Whether this is the frame of a product of SciPy's, which asks what its operand is: of an
+    object that is no array it returns NotImplemented, and Python asks the other operand."""
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith("scipy.sparse.") and frame.f_code.co_name in _DISPATCH
+
+
+def refused_by_sparse(frame: FrameType) -> UnsupportedTypeError | None:
+    """The card for what a function of `scipy.sparse` cannot do with a traced array; None if this is
+    not the frame of one."""
+    module, name = str(frame.f_globals.get("__name__", "")), frame.f_code.co_name
+    if not module.startswith("scipy.sparse."):
+        return None
+    rows = [
+        ("why", "scipy.sparse holds and reads plain numbers."),
+        ("write", "A @ x, x @ A    products of constant sparse matrices with traced arrays"),
+        ("or", "fgrad.sparse.csr(data, indices, indptr, shape)    where the entries are traced"),
+        ("or", "fgrad.scipy.sparse.linalg    for its solvers"),
+    ]
+    return UnsupportedTypeError(f"scipy.sparse: {name} does not take traced arrays.", rows)

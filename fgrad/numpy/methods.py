@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from fgrad.base.foreign import asked_by_product, is_scipy_sparse, refused_by_sparse
 from fgrad.base.lazy_import import lazy_module
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, TracedArrayError
 from fgrad.numpy import arrange, creation, inplace, reductions
 from fgrad.numpy.at_indexing import At
 from fgrad.numpy.indexing import getitem
@@ -20,15 +22,17 @@ from fgrad.numpy.views import bits_view, same_view
 from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
 from fgrad.trace import Tracer, Value, concrete
-from fgrad.tracing.readout import number_of
+from fgrad.tracing.readout import array_of, number_of
 from fgrad.tracing.tables import numpy_functions
 from fgrad.tracing.trace_errors import needs_value
 from fgrad.typing import ArrayLike, Casting, DTypeLike, Order
 
 if TYPE_CHECKING:
     from fgrad.numpy import common
+    from fgrad.numpy import sparse_matrices as sparse
 else:
     common = lazy_module("fgrad.numpy.common")
+    sparse = lazy_module("fgrad.numpy.sparse_matrices")
 
 
 def astype(
@@ -72,12 +76,24 @@ def transpose(self: Tracer, *axes: Any) -> Value:
 
 def _matmul(self: Tracer, other: Value) -> Value:
     if not isinstance(other, (Tracer, np.ndarray, np.generic, list, tuple)):
-        return NotImplemented
+        return self @ sparse.constant_matrix(other) if is_scipy_sparse(other) else NotImplemented
     return common.products.matmul(self, other)
 
 
 def _rmatmul(self: Tracer, other: Value) -> Value:
+    if is_scipy_sparse(other):
+        return sparse.constant_matrix(other) @ self
     return common.products.matmul(other, self)
+
+
+def _array(self: Tracer, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+    """A copy of known values, as in `table[np.argsort(x)]`, where no derivative is lost."""
+    if asked_by_product(sys._getframe(1)):
+        return np.array(None, object)  # SciPy then leaves the product to `_rmatmul`
+    try:
+        return array_of(self, concrete(self), dtype, copy)
+    except TracedArrayError as error:
+        raise refused_by_sparse(sys._getframe(1)) or error from None
 
 
 def _later(name: str) -> Callable[..., object]:
@@ -188,6 +204,7 @@ METHODS: dict[str, object] = {
     "bit_length": property(_bit_length),
     **OPERATORS,
     "__getitem__": getitem,
+    "__array__": _array,
     "__matmul__": _matmul,
     "__rmatmul__": _rmatmul,
     "__imatmul__": _matmul,

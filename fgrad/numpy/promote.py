@@ -76,6 +76,7 @@ def as_operand(x: Any) -> Value:
     if not isinstance(x, _PLAIN):
         if isinstance(x, OnDevice):
             return x if innermost() is None else lift(x)
+        refuse_foreign(x, "an operand")
         x = plain_array(x, "an operand") if holds_array(x) else np.asarray(x)
     array: Any = x
     if type(x) is not np.ndarray and isinstance(x, np.ndarray):

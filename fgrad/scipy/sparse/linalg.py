@@ -1,11 +1,12 @@
-"""L7. `scipy.sparse.linalg` with derivatives: linear systems solved by products alone.
+"""L7. `scipy.sparse.linalg` with derivatives: linear systems solved by products alone, or directly.
 
     import fgrad.scipy.sparse.linalg as ssl
     fgrad.grad(lambda p: ssl.cg(lambda x: p * x, b)[0].sum())(2.0)
 
-The matrix may be an array, a constant sparse matrix of SciPy, or a function that is linear; then
-the right-hand side may be a pytree.  What is traced is solved by the same iterations, under `jit`
-and `vmap` too, and differentiated by the system: A dx = db - dA x, and reverse with the transpose.
+The matrix may be an array, a sparse matrix of SciPy or of `fgrad.sparse.csr`, or a function that is
+linear; then the right-hand side may be a pytree.  What is traced is solved by the same iterations,
+under `jit` and `vmap` too, and differentiated by the system: A dx = db - dA x, and reverse with the
+transpose.
 """
 
 from __future__ import annotations
@@ -17,15 +18,20 @@ import numpy as np
 
 import fgrad.numpy as fnp
 from fgrad import lax, tree
+from fgrad.base.foreign import is_scipy_sparse
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
+from fgrad.numpy.sparse_matrices import CsrMatrix, constant_matrix
 from fgrad.ops.complex import conj
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import others, refusal
 from fgrad.scipy._host import inside
+from fgrad.scipy.sparse._direct import factorized as factorized
+from fgrad.scipy.sparse._direct import splu as splu
+from fgrad.scipy.sparse._direct import spsolve as spsolve
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linear import linear_transpose
@@ -76,11 +82,10 @@ def _product(name: str, a: Matrix | None, size: int, of: Callable[[Value], PyTre
             "it makes plain arrays of what it is given.",
             f"{name}(f, b)    with the function that the operator was made of",
         )
-    if hasattr(a, "tocoo"):
-        triples: PyTree = a.tocoo()
-        _square(name, triples.shape, size)
-        rows, columns, data = triples.row, triples.col, triples.data
-        return lambda x: lax.segment_sum(x[columns] * data, rows, size)
+    if isinstance(a, CsrMatrix) or is_scipy_sparse(a):
+        entries = a if isinstance(a, CsrMatrix) else constant_matrix(a)
+        _square(name, entries.shape, size)
+        return lambda x: entries @ x
     matrix = as_operand(a)
     _square(name, matrix.shape, size)
     return lambda x: matrix @ x
@@ -256,7 +261,8 @@ def _minimal_residuals(
 
 def _is_ours(a: Matrix, b: PyTree, x0: PyTree, m: Matrix | None) -> bool:
     """Whether a system is more than SciPy solves: a linear function, or something traced."""
-    return _is_function(a) or _is_function(m) or inside(a, b, x0, m)
+    own = [_is_function(x) or isinstance(x, CsrMatrix) for x in (a, m)]
+    return any(own) or inside(a, b, x0, m)
 
 
 def _refuse(name: str, **given: object) -> None:
