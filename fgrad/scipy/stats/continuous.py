@@ -71,7 +71,22 @@ def _generalised_cdf(z: Value, beta: Value) -> Value:
     return np.where(z < 0, tail, 0.5 + 0.5 * sp.gammainc(1 / beta, power))
 
 
-def _inverse_gauss(z: Value, mu: Value) -> Value:
+def _inverse_gauss_tail(z: Value, mu: Value | float, side: float) -> Value:
+    """The logarithm of the probability below z, or above it with side = -1."""
+    near = sp.log_ndtr(side * (z / mu - 1) / np.sqrt(z))
+    far = 2 / mu + sp.log_ndtr(-(z / mu + 1) / np.sqrt(z))
+    return near + np.log1p(side * np.exp(far - near))
+
+
+def _less_sine(u: Value) -> Value:
+    """u - sin(u), which is almost u**3 / 6 of small numbers."""
+    t, whole = u * u, u - np.sin(u)
+    return np.where(
+        u < 0.3, u * t / 6 * (1 - t / 20 * (1 - t / 42 * (1 - t / 72 * (1 - t / 110)))), whole
+    )
+
+
+def _inverse_gauss(z: Value, mu: Value | float) -> Value:
     return -_LOG_ROOT_TWO_PI - 1.5 * np.log(z) - (z - mu) ** 2 / (2 * z * mu * mu)
 
 
@@ -83,6 +98,14 @@ def _skewed_tail(z: Value, a: Value) -> Value:
 
 def _half_positive(q: Value) -> Value:
     return sp.ndtri(0.5 * (1 + q))
+
+
+def _cauchy_quantile(q: Value, other: Value) -> Value:
+    """The quantile from q or from 1 - q, whichever is less."""
+    low = q < 0.5
+    tail = np.where(low, q, other)
+    size = np.cos(math.pi * tail) / np.sin(math.pi * tail)
+    return np.where(low, -size, size)
 
 
 def _any_shape(*_: Value) -> bool:
@@ -98,6 +121,7 @@ FAMILIES: tuple[Continuous, ...] = (
         logcdf=sp.log_ndtr,
         logsf=lambda z: sp.log_ndtr(-z),
         ppf=sp.ndtri,
+        isf=lambda q: -sp.ndtri(q),
     ),
     Continuous(
         "lognorm",
@@ -111,8 +135,16 @@ FAMILIES: tuple[Continuous, ...] = (
         logcdf=lambda z, s: sp.log_ndtr(np.log(z) / s),
         logsf=lambda z, s: sp.log_ndtr(-np.log(z) / s),
         ppf=lambda q, s: np.exp(s * sp.ndtri(q)),
+        isf=lambda q, s: np.exp(-s * sp.ndtri(q)),
     ),
-    Continuous("uniform", logpdf=lambda z: 0 * z, support=_UNIT, cdf=lambda z: z, ppf=lambda q: q),
+    Continuous(
+        "uniform",
+        logpdf=lambda z: 0 * z,
+        support=_UNIT,
+        cdf=lambda z: z,
+        ppf=lambda q: q,
+        isf=lambda q: 1 - q,
+    ),
     Continuous(
         "expon",
         logpdf=lambda z: -z,
@@ -121,6 +153,7 @@ FAMILIES: tuple[Continuous, ...] = (
         sf=lambda z: np.exp(-z),
         logsf=lambda z: -z,
         ppf=lambda q: -np.log1p(-q),
+        isf=lambda q: -np.log(q),
     ),
     Continuous(
         "gamma",
@@ -131,6 +164,7 @@ FAMILIES: tuple[Continuous, ...] = (
         cdf=lambda z, a: sp.gammainc(a, z),
         sf=lambda z, a: sp.gammaincc(a, z),
         ppf=lambda q, a: sp.gammaincinv(a, q),
+        isf=lambda q, a: sp.gammainccinv(a, q),
     ),
     Continuous(
         "invgamma",
@@ -159,13 +193,15 @@ FAMILIES: tuple[Continuous, ...] = (
         cdf=lambda z, df: sp.stdtr(df, z),
         sf=lambda z, df: sp.stdtr(df, -z),
         ppf=lambda q, df: sp.stdtrit(df, q),
+        isf=lambda q, df: -sp.stdtrit(df, q),
     ),
     Continuous(
         "cauchy",
         logpdf=lambda z: -math.log(math.pi) - np.log1p(z * z),
         cdf=lambda z: np.arctan2(lit(z, 1), -z) / math.pi,
         sf=lambda z: np.arctan2(lit(z, 1), z) / math.pi,
-        ppf=lambda q: np.tan(math.pi * (q - 0.5)),
+        ppf=lambda q: _cauchy_quantile(q, 1 - q),
+        isf=lambda q: -_cauchy_quantile(q, 1 - q),
     ),
     Continuous(
         "laplace",
@@ -173,6 +209,7 @@ FAMILIES: tuple[Continuous, ...] = (
         cdf=lambda z: np.where(z > 0, 1 - 0.5 * np.exp(-np.abs(z)), 0.5 * np.exp(-np.abs(z))),
         sf=lambda z: np.where(z > 0, 0.5 * np.exp(-np.abs(z)), 1 - 0.5 * np.exp(-np.abs(z))),
         ppf=lambda q: np.where(q > 0.5, -np.log(2 * (1 - q)), np.log(2 * q)),
+        isf=lambda q: np.where(q > 0.5, np.log(2 * (1 - q)), -np.log(2 * q)),
     ),
     Continuous(
         "logistic",
@@ -182,6 +219,7 @@ FAMILIES: tuple[Continuous, ...] = (
         logcdf=sp.log_expit,
         logsf=lambda z: sp.log_expit(-z),
         ppf=sp.logit,
+        isf=lambda q: -sp.logit(q),
     ),
     Continuous(
         "chi2",
@@ -194,6 +232,7 @@ FAMILIES: tuple[Continuous, ...] = (
         cdf=lambda z, df: sp.chdtr(df, z),
         sf=lambda z, df: sp.chdtrc(df, z),
         ppf=lambda q, df: 2 * sp.gammaincinv(0.5 * df, q),
+        isf=lambda q, df: 2 * sp.gammainccinv(0.5 * df, q),
     ),
     Continuous(
         "chi",
@@ -229,6 +268,7 @@ FAMILIES: tuple[Continuous, ...] = (
         sf=lambda z, b: np.exp(-b * np.log(z)),
         logsf=lambda z, b: -b * np.log(z),
         ppf=lambda q, b: np.exp(-np.log1p(-q) / b),
+        isf=lambda q, b: np.exp(-np.log(q) / b),
     ),
     Continuous(
         "gumbel_r",
@@ -256,6 +296,7 @@ FAMILIES: tuple[Continuous, ...] = (
         sf=lambda z, c: np.exp(-(z**c)),
         logsf=lambda z, c: -(z**c),
         ppf=lambda q, c: (-np.log1p(-q)) ** (1 / c),
+        isf=lambda q, c: (-np.log(q)) ** (1 / c),
     ),
     Continuous(
         "halfnorm",
@@ -270,6 +311,7 @@ FAMILIES: tuple[Continuous, ...] = (
         logpdf=lambda z: math.log(2 / math.pi) - np.log1p(z * z),
         support=_HALF_LINE,
         cdf=lambda z: 2 / math.pi * np.arctan(z),
+        sf=lambda z: 2 / math.pi * np.arctan2(lit(z, 1), z),
         ppf=lambda q: np.tan(0.5 * math.pi * q),
     ),
     Continuous(
@@ -340,10 +382,28 @@ FAMILIES: tuple[Continuous, ...] = (
         support=_HALF_LINE,
         inside=1.0,
         open_below=True,
-        cdf=lambda z, mu: (
-            sp.ndtr((z / mu - 1) / np.sqrt(z))
-            + np.exp(2 / mu + sp.log_ndtr(-(z / mu + 1) / np.sqrt(z)))
-        ),
+        cdf=lambda z, mu: np.exp(_inverse_gauss_tail(z, mu, 1)),
+        sf=lambda z, mu: np.exp(_inverse_gauss_tail(z, mu, -1)),
+        logcdf=lambda z, mu: _inverse_gauss_tail(z, mu, 1),
+        logsf=lambda z, mu: _inverse_gauss_tail(z, mu, -1),
+    ),
+    Continuous(
+        "wald",
+        logpdf=lambda z: _inverse_gauss(z, 1.0),
+        support=_HALF_LINE,
+        inside=1.0,
+        open_below=True,
+        cdf=lambda z: np.exp(_inverse_gauss_tail(z, 1.0, 1)),
+        sf=lambda z: np.exp(_inverse_gauss_tail(z, 1.0, -1)),
+        logcdf=lambda z: _inverse_gauss_tail(z, 1.0, 1),
+        logsf=lambda z: _inverse_gauss_tail(z, 1.0, -1),
+    ),
+    Continuous(
+        "cosine",
+        logpdf=lambda z: np.log1p(np.cos(z)) - math.log(2 * math.pi),
+        support=(-math.pi, math.pi),
+        cdf=lambda z: _less_sine(math.pi + z) / (2 * math.pi),
+        sf=lambda z: _less_sine(math.pi - z) / (2 * math.pi),
     ),
     Continuous(
         "triang",

@@ -41,6 +41,7 @@ FAMILIES: tuple[Discrete, ...] = (
         support=lambda p: (0.0, 1.0),
         valid=_probability,
         cdf=lambda k, p: 1 - p,
+        sf=lambda k, p: p,
     ),
     Discrete(
         "binom",
@@ -49,6 +50,7 @@ FAMILIES: tuple[Discrete, ...] = (
         support=lambda n, p: (0.0, n),
         valid=lambda n, p: _trials(n) & _probability(p),
         cdf=lambda k, n, p: sp.betaincc(k + 1, np.where(n > k, n - k, lit(n, 1)), p),
+        sf=lambda k, n, p: sp.betainc(k + 1, np.where(n > k, n - k, lit(n, 1)), p),
     ),
     Discrete(
         "poisson",
@@ -57,6 +59,7 @@ FAMILIES: tuple[Discrete, ...] = (
         support=_from_zero,
         valid=lambda mu: mu >= 0,
         cdf=lambda k, mu: sp.pdtr(k, mu),
+        sf=lambda k, mu: sp.pdtrc(k, mu),
     ),
     Discrete(
         "geom",
@@ -65,6 +68,7 @@ FAMILIES: tuple[Discrete, ...] = (
         support=lambda p: (1.0, math.inf),
         valid=lambda p: (p > 0) & (p <= 1),
         cdf=lambda k, p: -np.expm1(np.log1p(-p) * k),
+        sf=lambda k, p: np.exp(np.log1p(-p) * k),
     ),
     Discrete(
         "nbinom",
@@ -79,6 +83,7 @@ FAMILIES: tuple[Discrete, ...] = (
         support=_from_zero,
         valid=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
         cdf=lambda k, n, p: sp.betainc(n, k + 1, p),
+        sf=lambda k, n, p: sp.betaincc(n, k + 1, p),
     ),
     Discrete(
         "betabinom",
@@ -100,12 +105,16 @@ FAMILIES: tuple[Discrete, ...] = (
         logpmf=lambda k, r, n: np.log(-np.expm1(-r)) - r * k - np.log(-np.expm1(-r * n)),
         support=lambda r, n: (0.0, n - 1), valid=lambda r, n: (r > 0) & (n > 0) & _trials(n),
         cdf=lambda k, r, n: np.expm1(-r * (k + 1)) / np.expm1(-r * n),
+        sf=lambda k, r, n: np.exp(-r * (k + 1)) * np.expm1(r * (k + 1 - n)) / np.expm1(-r * n),
     ),
     Discrete(
         "dlaplace", "a", logpmf=lambda k, a: np.log(np.tanh(0.5 * a)) - a * np.abs(k),
         support=lambda a: (-math.inf, math.inf), valid=lambda a: a > 0,
         cdf=lambda k, a: np.where(
             k >= 0, 1 - np.exp(-a * k) / (np.exp(a) + 1), np.exp(a * (k + 1)) / (np.exp(a) + 1)
+        ),
+        sf=lambda k, a: np.where(
+            k >= 0, np.exp(-a * k) / (np.exp(a) + 1), 1 - np.exp(a * (k + 1)) / (np.exp(a) + 1)
         ),
     ),
     Discrete(
@@ -135,11 +144,13 @@ FAMILIES: tuple[Discrete, ...] = (
     Discrete(
         "planck", "lambda_", logpmf=lambda k, r: np.log(-np.expm1(-r)) - r * k,
         support=_from_zero, valid=lambda r: r > 0, cdf=lambda k, r: -np.expm1(-r * (k + 1)),
+        sf=lambda k, r: np.exp(-r * (k + 1)),
     ),
     Discrete(
         "yulesimon", "alpha", logpmf=lambda k, a: np.log(a) + sp.betaln(k, a + 1),
         support=lambda a: (1.0, math.inf), valid=lambda a: a > 0,
         cdf=lambda k, a: 1 - k * sp.beta(k, a + 1),
+        sf=lambda k, a: k * sp.beta(k, a + 1),
     ),
 )  # fmt: skip
 

@@ -71,12 +71,19 @@ class Distribution:
     def __reduce__(self) -> str:
         return self.name  # of the package
 
+    def _allowed(self, shapes: Sequence[Value]) -> Value | bool:
+        """Whether the parameters are those of a distribution; NaN never is."""
+        allowed = self.valid(*shapes)
+        for shape in shapes:
+            allowed = allowed & ~np.isnan(shape)
+        return allowed
+
     def _operands(
         self, x: ArrayLike, args: Arguments, kwargs: Keywords, names: tuple[str, ...]
     ) -> list[Value]:
         """The point and the parameters, with one dtype and shape."""
         given = dict(zip(names, args, strict=False)) | kwargs
-        unknown = set(given) - set(names)
+        unknown = set(given) - set(names) | set(names[: len(args)]) & set(kwargs)
         missing = [n for n in self.shapes if n not in given]
         if len(args) > len(names) or unknown or missing:
             signature = ", ".join(["x", *names])
@@ -143,6 +150,13 @@ def by_scipy(
     return rule(z, *shapes)
 
 
+def log_of(p: Value, other: Value) -> Value:
+    """log(p) of a probability, from the `other` one, 1 - p, where p is almost 1."""
+    small = p < 0.5
+    rest = np.where(small | np.isnan(p), lit(p, 0), other)
+    return np.where(small, np.log(np.where(small, p, lit(p, 1))), np.log1p(-rest) + 0 * p)
+
+
 class Continuous(Distribution):
     """A continuous distribution with location and scale.
 
@@ -154,7 +168,7 @@ class Continuous(Distribution):
         inside: `(*shapes)` to a point in it, where nothing is infinite.
         valid: `(*shapes)` to the condition on the parameters.
         cdf, sf, logcdf, logsf: `(z, *shapes)`; from each other where they are not given.
-        ppf: `(q, *shapes)` to the quantile.
+        ppf, isf: `(q, *shapes)` to the inverse of cdf, and of sf; by SciPy's if not given.
         open_below, open_above: whether the density at that end of the support is 0 by a limit.
     """
 
@@ -174,12 +188,14 @@ class Continuous(Distribution):
         logcdf: Rule | None = None,
         logsf: Rule | None = None,
         ppf: Rule | None = None,
+        isf: Rule | None = None,
         open_below: bool = False,
         open_above: bool = False,
     ) -> None:
         super().__init__(name, shapes, valid)
         self.rules = {"logpdf": logpdf, "cdf": cdf, "sf": sf, "logcdf": logcdf, "logsf": logsf}
-        self.support_of, self.inside, self.quantile = support, inside, ppf
+        self.support_of, self.inside = support, inside
+        self.quantiles = {"ppf": ppf, "isf": isf}
         self.open_below, self.open_above = open_below, open_above
 
     def _standard(
@@ -187,7 +203,7 @@ class Continuous(Distribution):
     ) -> tuple[Value, list[Value], Value, Value]:
         """z, the parameters, the scale, and whether all of them are valid."""
         x, *shapes, loc, scale = self._operands(x, args, kwargs, (*self.shapes, "loc", "scale"))
-        valid = (scale > 0) & self.valid(*shapes)
+        valid = (scale > 0) & self._allowed(shapes)
         z = (x - loc) / np.where(valid, scale, lit(scale, 1))
         return z, shapes, scale, valid & ~np.isnan(z)
 
@@ -206,7 +222,7 @@ class Continuous(Distribution):
         z, shapes, scale, valid = self._standard(x, args, kwargs)
         low, high = self._ends(shapes)
         above = (z > low) if self.open_below else (z >= low)
-        inner = above & ((z < high) if self.open_above else (z <= high)) & valid
+        inner = above & ((z < high) if self.open_above else (z <= high)) & valid & np.isfinite(z)
         density = self.rules["logpdf"](self._inner(z, shapes, inner), *shapes)  # type: ignore[misc]
         density = density - np.log(np.where(valid, scale, lit(scale, 1)))
         return np.where(valid, np.where(inner, density, lit(z, -math.inf)), lit(z, math.nan))
@@ -248,7 +264,8 @@ class Continuous(Distribution):
     def _logarithm(self, name: str, x: ArrayLike, args: Arguments, kwargs: Keywords) -> Value:
         rule = self.rules[name]
         if rule is None:
-            return np.log(self._cumulated(name.removeprefix("log"), x, args, kwargs))
+            kinds = ("cdf", "sf") if name == "logcdf" else ("sf", "cdf")
+            return log_of(*[self._cumulated(kind, x, args, kwargs) for kind in kinds])
         z, shapes, _, valid = self._standard(x, args, kwargs)
         low, high = self._ends(shapes)
         inner = (z > low) & (z < high) & valid
@@ -270,24 +287,35 @@ class Continuous(Distribution):
     @method
     def ppf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The quantile: the inverse of `cdf`."""
+        return self._quantile("ppf", q, args, kwargs)
+
+    @method
+    def isf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
+        """The inverse of `sf`."""
+        return self._quantile("isf", q, args, kwargs)
+
+    def _quantile(self, name: str, q: ArrayLike, args: Arguments, kwargs: Keywords) -> Value:
         q, *shapes, loc, scale = self._operands(q, args, kwargs, (*self.shapes, "loc", "scale"))
-        if self.quantile is None:
-            return loc + scale * np.where(scale > 0, self._inverse(q, shapes), lit(q, math.nan))
-        valid = (scale > 0) & self.valid(*shapes) & (q >= 0) & (q <= 1)
-        low, high = self._ends(shapes)
+        rule = self.quantiles[name]
+        if rule is None:
+            found = self._inverse(name, q, shapes)
+            return loc + scale * np.where(scale > 0, found, lit(q, math.nan))
+        valid = (scale > 0) & self._allowed(shapes) & (q >= 0) & (q <= 1)
+        ends = self._ends(shapes)
+        first, last = ends if name == "ppf" else ends[::-1]  # at q = 0, and at 1
         inner = valid & (q > 0) & (q < 1)
-        z = self.quantile(np.where(inner, q, lit(q, 0.5)), *shapes)
-        z = np.where(inner, z, np.where(q == 0, lit(q, 1) * low, lit(q, 1) * high))
+        z = rule(np.where(inner, q, lit(q, 0.5)), *shapes)
+        z = np.where(inner, z, np.where(q == 0, lit(q, 1) * first, lit(q, 1) * last))
         return np.where(valid, z * scale + loc, lit(q, math.nan))
 
-    def _inverse(self, q: Value, shapes: list[Value]) -> Value:
-        """SciPy's quantile, as the root of cdf(z) - q."""
-        z = at_host(self, "ppf", q, shapes)
+    def _inverse(self, name: str, q: Value, shapes: list[Value]) -> Value:
+        """SciPy's quantile, as the root of cdf(z) - q, or of sf(z) - q."""
+        z = at_host(self, name, q, shapes)
         inner = np.isfinite(z) & (q > 0) & (q < 1)
         at = self._inner(z, shapes, inner)
         least = float(np.finfo(z.dtype).tiny)
         density = np.maximum(stop_gradient(self.pdf(at, *shapes)), least)
-        away = q - self.cdf(at, *shapes)
+        away = q - self.cdf(at, *shapes) if name == "ppf" else self.sf(at, *shapes) - q
         return np.where(inner, at + (away - stop_gradient(away)) / density, z)
 
     def rvs(
@@ -310,11 +338,6 @@ class Continuous(Distribution):
         q = np.maximum(uniform(random_state, shape), least)
         return self.ppf(q, *args, **kwargs)
 
-    @method
-    def isf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
-        """The inverse of `sf`."""
-        return self.ppf(1 - as_operand(q), *args, **kwargs)
-
 
 class Discrete(Distribution):
     """A distribution of integers, with a location.
@@ -323,7 +346,8 @@ class Discrete(Distribution):
         name, shapes, valid: as for continuous ones.
         logpmf: `(k, *shapes)` inside of the support.
         support: `(*shapes)` to its first and last integer.
-        cdf: `(k, *shapes)` for integers of the support but the last.
+        cdf, sf: `(k, *shapes)` for integers of the support but the last; SciPy's if not given,
+            without derivatives in the parameters.
     """
 
     methods = ("logpmf", "pmf", "cdf", "sf", "logcdf", "logsf")
@@ -337,9 +361,11 @@ class Discrete(Distribution):
         support: Callable[..., Ends],
         valid: Condition,
         cdf: Rule | None,
+        sf: Rule | None = None,
     ) -> None:
         super().__init__(name, shapes, valid)
-        self.mass, self.support_of, self.cumulated = logpmf, support, cdf
+        self.mass, self.support_of = logpmf, support
+        self.cumulated = {"cdf": cdf, "sf": sf}
 
     def _standard(
         self, k: ArrayLike, args: Arguments, kwargs: Keywords
@@ -347,7 +373,7 @@ class Discrete(Distribution):
         given, *shapes, loc = self._operands(k, args, kwargs, (*self.shapes, "loc"))
         low, high = self.support_of(*shapes)
         moved = given - loc
-        return moved, shapes, low, high, self.valid(*shapes) & ~np.isnan(moved)
+        return moved, shapes, low, high, self._allowed(shapes) & ~np.isnan(moved)
 
     @method
     def logpmf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
@@ -362,28 +388,33 @@ class Discrete(Distribution):
         """The probability of k."""
         return np.exp(self.logpmf(k, *args, **kwargs))
 
+    def _cumulated(self, name: str, k: ArrayLike, args: Arguments, kwargs: Keywords) -> Value:
+        k, shapes, low, high, valid = self._standard(k, args, kwargs)
+        k, rule = np.floor(k), self.cumulated[name]
+        if rule is None:
+            return by_scipy(self, name, k, shapes, lambda k: k * 0)
+        inner = (k >= low) & (k < high) & valid
+        value = rule(np.where(inner, k, lit(k, 1) * low), *shapes)
+        outer = (k >= high) if name == "cdf" else (k < low)
+        value = np.where(inner, value, np.where(outer, lit(k, 1), lit(k, 0)))
+        return np.where(valid, value, lit(k, math.nan))
+
     @method
     def cdf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The probability of an integer of at most k."""
-        k, shapes, low, high, valid = self._standard(k, args, kwargs)
-        if self.cumulated is None:
-            return by_scipy(self, "cdf", k, shapes, lambda k: k * 0)
-        inner = (k >= low) & (k < high) & valid
-        value = self.cumulated(np.where(inner, np.floor(k), lit(k, 1) * low), *shapes)
-        value = np.where(inner, value, np.where(k >= high, lit(k, 1), lit(k, 0)))
-        return np.where(valid, value, lit(k, math.nan))
+        return self._cumulated("cdf", k, args, kwargs)
 
     @method
     def sf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The probability of an integer above k."""
-        return 1 - self.cdf(k, *args, **kwargs)
+        return self._cumulated("sf", k, args, kwargs)
 
     @method
     def logcdf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of `cdf`."""
-        return np.log(self.cdf(k, *args, **kwargs))
+        return log_of(*[self._cumulated(name, k, args, kwargs) for name in ("cdf", "sf")])
 
     @method
     def logsf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of `sf`."""
-        return np.log(self.sf(k, *args, **kwargs))
+        return log_of(*[self._cumulated(name, k, args, kwargs) for name in ("sf", "cdf")])

@@ -29,6 +29,13 @@ def _power(z: Value, c: Value) -> Value:
     return np.where(none, z, np.log1p(c * z) / np.where(none, lit(c, 1), c))
 
 
+def _log_less(x: Value) -> Value:
+    """log(1 - exp(-x))."""
+    large = x > 0.7
+    low, high = np.where(large, lit(x, 1), x), np.where(large, x, lit(x, 1))
+    return np.where(large, np.log1p(-np.exp(-high)), np.log(-np.expm1(-low)))
+
+
 def _unpower(y: Value, c: Value) -> Value:
     """Its inverse, (exp(c y) - 1) / c."""
     none = c == 0
@@ -116,7 +123,7 @@ def _pearson(z: Value, skew: Value) -> Value:
     beta = 2 / safe
     alpha = beta * beta
     y = beta * (z + beta)
-    y = np.where(none | (y <= 0), lit(y, 1), y)
+    y = np.where(none | (y < 0), lit(y, 1), y)
     gamma = np.log(np.abs(beta)) + sp.xlogy(alpha - 1, y) - y - sp.gammaln(alpha)
     return np.where(none, _normal(z), gamma)
 
@@ -202,6 +209,8 @@ FAMILIES: tuple[Continuous, ...] = (
             np.log(c) + np.log(d) + (c * d - 1) * np.log(z) - (d + 1) * np.log1p(z**c)
         ),
         support=_HALF, inside=1.0, cdf=lambda z, c, d: (1 + z**-c) ** -d,
+        logcdf=lambda z, c, d: -d * np.logaddexp(lit(z, 0), -c * np.log(z)),
+        sf=lambda z, c, d: -np.expm1(-d * np.log1p(z**-c)),
         ppf=lambda q, c, d: (q ** (-1 / d) - 1) ** (-1 / c),
     ),
     Continuous(
@@ -212,10 +221,6 @@ FAMILIES: tuple[Continuous, ...] = (
         support=_HALF, inside=1.0, cdf=lambda z, c, d: -np.expm1(-d * np.log1p(z**c)),
         sf=lambda z, c, d: (1 + z**c) ** -d, logsf=lambda z, c, d: -d * np.log1p(z**c),
         ppf=lambda q, c, d: np.expm1(-np.log1p(-q) / d) ** (1 / c),
-    ),
-    Continuous(
-        "cosine", logpdf=lambda z: np.log1p(np.cos(z)) - math.log(2 * math.pi),
-        support=(-math.pi, math.pi), cdf=lambda z: (math.pi + z + np.sin(z)) / (2 * math.pi),
     ),
     Continuous(
         "crystalball", "beta m", logpdf=_crystal, valid=lambda beta, m: (beta > 0) & (m > 1),
@@ -262,6 +267,7 @@ FAMILIES: tuple[Continuous, ...] = (
             + sp.xlogy(c - 1, z)
         ),
         support=_HALF, inside=1.0, cdf=lambda z, a, c: (-np.expm1(-(z**c))) ** a,
+        sf=lambda z, a, c: -np.expm1(a * _log_less(z**c)),
         ppf=lambda q, a, c: (-np.log1p(-(q ** (1 / a)))) ** (1 / c),
     ),
     Continuous(
@@ -287,6 +293,7 @@ FAMILIES: tuple[Continuous, ...] = (
         ),
         support=_HALF, valid=_nonnegative,
         cdf=lambda z, c: (np.arctan(z - c) + np.arctan(z + c)) / math.pi,
+        sf=lambda z, c: (np.arctan2(lit(z, 1), z - c) + np.arctan2(lit(z, 1), z + c)) / math.pi,
     ),
     Continuous(
         "foldnorm", "c", logpdf=lambda z, c: np.logaddexp(_normal(z - c), _normal(z + c)),
@@ -308,7 +315,7 @@ FAMILIES: tuple[Continuous, ...] = (
             np.where(c < 0, 1 / np.where(c == 0, lit(c, 1), c), lit(c, -math.inf)),
             np.where(c > 0, 1 / np.where(c == 0, lit(c, 1), c), lit(c, math.inf)),
         ),
-        valid=_any, cdf=lambda z, c: np.exp(-np.exp(-_power(z, -c))),
+        valid=_any, open_below=True, cdf=lambda z, c: np.exp(-np.exp(-_power(z, -c))),
         sf=lambda z, c: -np.expm1(-np.exp(-_power(z, -c))),
         logcdf=lambda z, c: -np.exp(-_power(z, -c)),
         ppf=lambda q, c: _unpower(-np.log(-np.log(q)), -c),
@@ -316,7 +323,8 @@ FAMILIES: tuple[Continuous, ...] = (
     Continuous(
         "gengamma", "a c",
         logpdf=lambda z, a, c: (
-            np.log(np.abs(c)) + sp.xlogy(c * a - 1, z) - z**c - sp.gammaln(a)
+            np.where((z == 0) & (c < 0), -np.inf, np.log(np.abs(c)) + sp.xlogy(c * a - 1, z) - z**c)
+            - sp.gammaln(a)
         ),
         support=_HALF, inside=1.0, valid=lambda a, c: (a > 0) & (c != 0),
         cdf=lambda z, a, c: np.where(c > 0, sp.gammainc(a, z**c), sp.gammaincc(a, z**c)),
@@ -334,6 +342,7 @@ FAMILIES: tuple[Continuous, ...] = (
         "genlogistic", "c",
         logpdf=lambda z, c: np.log(c) + (c + 1) * sp.log_expit(z) - z,
         cdf=lambda z, c: np.exp(c * sp.log_expit(z)), logcdf=lambda z, c: c * sp.log_expit(z),
+        sf=lambda z, c: -np.expm1(c * sp.log_expit(z)),
         ppf=lambda q, c: -np.log(q ** (-1 / c) - 1),
     ),
     Continuous(
@@ -409,9 +418,13 @@ FAMILIES: tuple[Continuous, ...] = (
     Continuous(
         "kappa3", "a", logpdf=lambda z, a: np.log(a) - (a + 1) / a * np.log(a + z**a),
         support=_HALF, inside=1.0, cdf=lambda z, a: z * (a + z**a) ** (-1 / a),
+        sf=lambda z, a: -np.expm1(-np.log1p(a * z**-a) / a),
         ppf=lambda q, a: (a / (q**-a - 1)) ** (1 / a),
     ),
-    Continuous("laplace_asymmetric", "kappa", logpdf=_asymmetric, cdf=_asymmetric_cdf),
+    Continuous(
+        "laplace_asymmetric", "kappa", logpdf=_asymmetric, cdf=_asymmetric_cdf,
+        sf=lambda z, kappa: _asymmetric_cdf(-z, 1 / kappa),
+    ),
     Continuous(
         "levy_l", logpdf=lambda z: -_LOG_ROOT_TWO_PI - 1.5 * np.log(-z) + 0.5 / z,
         support=(-math.inf, 0.0), inside=-1.0, open_above=True,
@@ -539,6 +552,7 @@ FAMILIES: tuple[Continuous, ...] = (
     Continuous(
         "truncexpon", "b", logpdf=lambda z, b: -z - np.log(-np.expm1(-b)),
         support=lambda b: (0.0, b), cdf=lambda z, b: np.expm1(-z) / np.expm1(-b),
+        sf=lambda z, b: np.exp(-z) * np.expm1(z - b) / np.expm1(-b),
         ppf=lambda q, b: -np.log1p(q * np.expm1(-b)),
     ),
     Continuous(
@@ -546,6 +560,7 @@ FAMILIES: tuple[Continuous, ...] = (
         logpdf=lambda z, b, c: np.log(b / -np.expm1(-b * np.log(c))) - (b + 1) * np.log(z),
         support=lambda b, c: (1.0, c), inside=1.0, valid=lambda b, c: (b != 0) & (c > 1),
         cdf=lambda z, b, c: np.expm1(-b * np.log(z)) / np.expm1(-b * np.log(c)),
+        sf=lambda z, b, c: z**-b * np.expm1(b * np.log(z / c)) / np.expm1(-b * np.log(c)),
         ppf=lambda q, b, c: np.exp(-np.log1p(q * np.expm1(-b * np.log(c))) / b),
     ),
     Continuous(
@@ -564,13 +579,6 @@ FAMILIES: tuple[Continuous, ...] = (
             kappa * (np.cos(z) - 1) - math.log(2 * math.pi) - np.log(sp.i0e(kappa))
         ),
         support=(-math.pi, math.pi), valid=_nonnegative,
-    ),
-    Continuous(
-        "wald", logpdf=lambda z: -_LOG_ROOT_TWO_PI - 1.5 * np.log(z) - (z - 1) ** 2 / (2 * z),
-        support=_HALF, inside=1.0, open_below=True,
-        cdf=lambda z: (
-            sp.ndtr((z - 1) / np.sqrt(z)) + np.exp(2 + sp.log_ndtr(-(z + 1) / np.sqrt(z)))
-        ),
     ),
     Continuous(
         "weibull_max", "c",
