@@ -77,6 +77,17 @@ def test_sweeps() -> None:
     assert done.stderr.startswith("200/200 in ")
 
 
+def test_finite_elements() -> None:
+    script = str(ROOT / "examples" / "gallery" / "finite_elements.py")
+    command = [sys.executable, script, "--cells", "24"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    error = re.findall(r"gradient: error (\S+)", done.stdout)[0]
+    outside, inside = re.findall(r"conductivities (\S+) outside, (\S+) inside", done.stdout)[0]
+    assert float(error) < 1e-7
+    assert abs(float(outside) - 1) < 0.005 and abs(float(inside) - 5) < 0.05
+
+
 @pytest.mark.parametrize("script", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
 def test_notebook_is_paired(script: Path) -> None:
     """`make notebook` was run after the last change of the script."""
