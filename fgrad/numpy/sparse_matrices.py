@@ -172,6 +172,11 @@ class CsrMatrix:
 
     todense = toarray
 
+    def summed(self) -> CsrMatrix:
+        """The matrix with one entry for each place that has some."""
+        places = self.pattern.rows * np.int64(self.shape[1]) + self.indices
+        return _gathered(places, self.data, self.shape)
+
     def diagonal(self) -> Value:
         """The entries whose row is their column, as a vector."""
         which = np.flatnonzero(self.pattern.rows == self.indices)
@@ -273,11 +278,15 @@ def _sum(a: CsrMatrix, b: CsrMatrix) -> CsrMatrix:
     if a.pattern == b.pattern:
         return CsrMatrix(a.data + b.data, a.pattern)
     both = [m.pattern.rows * np.int64(m.shape[1]) + m.indices for m in (a, b)]
-    places, which = np.unique(np.concatenate(both), return_inverse=True)
-    data = np.concatenate([a.data, b.data])
-    rows, columns = np.divmod(places, max(1, a.shape[1]))
-    total = at(np.zeros(len(places), data.dtype))[which.reshape(-1)].add(data)
-    return CsrMatrix(total, by_rows(rows, columns, a.shape))
+    return _gathered(np.concatenate(both), np.concatenate([a.data, b.data]), a.shape)
+
+
+def _gathered(places: np.ndarray, data: Value, shape: tuple[int, int]) -> CsrMatrix:
+    """The matrix whose entries of one place, a number of row and column, are added."""
+    each, which = np.unique(places, return_inverse=True)
+    rows, columns = np.divmod(each, max(1, shape[1]))
+    total = at(np.zeros(len(each), data.dtype))[which.reshape(-1)].add(data)
+    return CsrMatrix(total, by_rows(rows, columns, shape))
 
 
 def csr(data: PyTree, indices: PyTree, indptr: PyTree, shape: tuple[int, int]) -> CsrMatrix:

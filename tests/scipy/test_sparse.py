@@ -296,3 +296,92 @@ def test_singular_and_refused_systems() -> None:
     for f in cases:
         with pytest.raises((ValueError, TypeError)):
             fgrad.jit(f)(b)
+
+
+# --- norms and eigenvalues ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ord", [None, "fro", 1, np.inf])
+def test_norms(ord: Any) -> None:
+    a = scipy.sparse.csr_array(DENSE)
+    twice = fgrad.sparse.csr(np.array([1.0, 2.0, -4.0]), [0, 0, 1], [0, 2, 3], (2, 2))
+    assert (
+        abs(ours.norm(twice, ord) - plain.norm(scipy.sparse.csr_array(twice.toarray()), ord))
+        < 1e-12
+    )
+    assert abs(fgrad.jit(lambda d: ours.norm(_csr(a, d), ord))(a.data) - plain.norm(a, ord)) < 1e-12
+    fgrad.testing.check_grads(lambda d: ours.norm(_csr(a, d), ord), (a.data,))
+
+
+def _laplacian(k: Any) -> Any:
+    """A chain of 9 springs, fixed at both ends."""
+    n = len(k) - 1
+    data = [k[0] + k[1]]
+    for i in range(1, n):
+        data += [-k[i], -k[i], k[i] + k[i + 1]]
+    # Entries by rows: (i, i-1), (i, i), (i, i+1)
+    rows = [0]
+    for i in range(1, n):
+        rows += [i - 1, i, i]
+    columns = [0]
+    for i in range(1, n):
+        columns += [i, i - 1, i]
+    order = np.argsort(np.array(rows) * n + columns)
+    pattern = scipy.sparse.csr_array((np.ones(len(rows)), (rows, columns)), (n, n))
+    return fgrad.sparse.csr(np.stack(data)[order], pattern.indices, pattern.indptr, (n, n))
+
+
+@pytest.mark.parametrize("options", [{"which": "SA"}, {"which": "LA"}, {"sigma": 0.3}], ids=str)
+def test_eigenvalues(options: dict[str, Any]) -> None:
+    k = 1 + RNG.random(10)
+    dense = _laplacian(k).toarray()
+
+    def loss(solve: Callable[..., Any]) -> Callable[..., Any]:
+        def of(k: Any) -> Any:
+            values, vectors = solve(_laplacian(k))
+            return np.sum(values * np.arange(1.0, 4.0)) + np.sum(np.abs(vectors) ** 3)
+
+        return of
+
+    found = ours.eigsh(_laplacian(k), 3, **options)
+    wanted = plain.eigsh(scipy.sparse.csr_array(dense), 3, **options)
+    np.testing.assert_allclose(found[0], wanted[0], rtol=1e-10)
+    which = [int(np.argmin(np.abs(np.linalg.eigvalsh(dense) - w))) for w in wanted[0]]
+
+    def by_eigh(a: Any) -> Any:
+        values, vectors = np.linalg.eigh(a.toarray())
+        return values[np.array(which)], vectors[:, np.array(which)]
+
+    by_arpack = loss(lambda a: ours.eigsh(a, 3, **options))
+    grad = fgrad.grad(loss(by_eigh))(k)
+    np.testing.assert_allclose(fgrad.grad(by_arpack)(k), grad, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(by_arpack))(k), grad, rtol=1e-7, atol=1e-9)
+    tangent = fgrad.jvp(by_arpack, (k,), (np.ones(10),))[1]
+    assert abs(tangent - grad.sum()) < 1e-8
+    twice = [fgrad.hessian(loss(f))(k) for f in (lambda a: ours.eigsh(a, 3, **options), by_eigh)]
+    np.testing.assert_allclose(*twice, rtol=1e-5, atol=1e-6)
+    many = fgrad.vmap(lambda k: ours.eigsh(_laplacian(k), 3, **options)[0])(np.stack([k, 2 * k]))
+    np.testing.assert_allclose(many[0], wanted[0], rtol=1e-10)
+
+
+def test_eigenvalues_refused() -> None:
+    a = _csr(_system(np.float64)[0])
+    cases: list[Callable[[Any], Any]] = [
+        lambda a: ours.eigsh(a, 0), lambda a: ours.eigsh(a, N),
+        lambda a: ours.eigsh(a.toarray(), 2), lambda a: ours.eigsh(a, 2, sigma=a.sum()),
+        lambda a: ours.eigsh(a.astype(complex), 2), lambda a: ours.eigsh(a, 2, M=np.eye(N)),
+        lambda a: ours.eigsh(_csr(scipy.sparse.csr_array(DENSE)), 2), lambda a: ours.norm(a, 2),
+        lambda a: ours.norm(a, axis=0), lambda a: ours.norm(a.toarray()),
+    ]  # fmt: skip
+    for f in cases:
+        with pytest.raises((ValueError, TypeError)):
+            fgrad.jit(f)(a)
+
+
+def test_double_eigenvalues_have_no_derivative() -> None:
+    def smallest(data: Any) -> Any:
+        a = fgrad.sparse.csr(data, [0, 1, 2, 3], [0, 1, 2, 3, 4], (4, 4))
+        return ours.eigsh(a, 2, which="LA", return_eigenvectors=False)[1]
+
+    with pytest.warns(plain.MatrixRankWarning):
+        assert np.any(np.isnan(fgrad.grad(smallest)(np.array([1.0, 1.0, 3.0, 3.0]))))

@@ -32,6 +32,8 @@ from fgrad.scipy._host import inside
 from fgrad.scipy.sparse._direct import factorized as factorized
 from fgrad.scipy.sparse._direct import splu as splu
 from fgrad.scipy.sparse._direct import spsolve as spsolve
+from fgrad.scipy.sparse._spectra import eigsh as eigsh
+from fgrad.scipy.sparse._spectra import norm as norm
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linear import linear_transpose
