@@ -83,7 +83,7 @@ def test_finite_elements() -> None:
     done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     error = re.findall(r"gradient: error (\S+)", done.stdout)[0]
-    outside, inside = re.findall(r"conductivities (\S+) outside, (\S+) inside", done.stdout)[0]
+    outside, inside = re.findall(r"conductivities (\S+) outside, (\S+) inside\n", done.stdout)[0]
     assert float(error) < 1e-7
     assert abs(float(outside) - 1) < 0.005 and abs(float(inside) - 5) < 0.05
 

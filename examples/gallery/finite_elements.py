@@ -82,7 +82,7 @@ def temperature(m: Mesh, k: Any) -> Any:
 
 def main() -> None:
     """Measure with noise, and find the materials again."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Which materials conduct heat so?")
     parser.add_argument("--cells", type=int, default=40, help="squares along an edge")
     m = mesh(parser.parse_args().cells)
     exact = temperature(m, TRUE)
@@ -101,9 +101,8 @@ def main() -> None:
     difference = np.array([(high - low) / (2 * step) for high, low in ends])
     print(f"gradient: error {np.max(abs(gradient - difference)) / np.max(abs(gradient)):.1e}")
 
-    found = minimize(loss, start, method="BFGS")
-    k = np.exp(found.x)
-    print(f"conductivities {k[0]:.3f} outside, {k[1]:.3f} inside, after {int(found.nit)} steps")
+    k = np.exp(minimize(loss, start, method="BFGS").x)
+    print(f"conductivities {k[0]:.3f} outside, {k[1]:.3f} inside")
 
 
 if __name__ == "__main__":
