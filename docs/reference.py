@@ -34,11 +34,19 @@ MODULES = {
     "fgrad.optim": "Optimizers and schedules",
     "fgrad.random": "Random numbers from keys",
     "fgrad.sparse": "Sparse Jacobians and Hessians",
+    "fgrad.scipy.cluster.vq": "The nearest of some centres",
+    "fgrad.scipy.fft": "Fourier, cosine and sine transforms",
     "fgrad.scipy.integrate": "Integrals and ordinary differential equations",
+    "fgrad.scipy.interpolate": "Splines, polynomials, grids, scattered data",
     "fgrad.scipy.linalg": "Linear algebra",
+    "fgrad.scipy.ndimage": "Filters and geometry of images, measures of objects",
     "fgrad.scipy.optimize": "Minimisers and roots with derivatives",
+    "fgrad.scipy.signal": "Convolutions, filters, spectra, resampling",
+    "fgrad.scipy.sparse.linalg": "Linear systems solved by products alone",
+    "fgrad.scipy.spatial.distance": "Distances between points",
+    "fgrad.scipy.spatial.transform": "Rotations",
     "fgrad.scipy.special": "Special functions",
-    "fgrad.scipy.stats": "Distributions",
+    "fgrad.scipy.stats": "Distributions and statistics",
     "fgrad.debug": "Printing, breakpoints, NaN and indices",
     "fgrad.testing": "Checks of derivatives and transforms",
     "fgrad.checkpoint_policies": "What a checkpoint keeps",
@@ -148,7 +156,8 @@ def is_result(module: str, value: object) -> bool:
 
 def is_scipy(module: str) -> bool:
     """Whether names, arguments and results are those of SciPy, whose documents tell them."""
-    return module in ("fgrad.scipy.special", "fgrad.scipy.linalg", "fgrad.scipy.stats")
+    own = ("fgrad.scipy.integrate", "fgrad.scipy.optimize")
+    return module.startswith("fgrad.scipy.") and module not in own
 
 
 def is_alias(name: str, value: object) -> bool:

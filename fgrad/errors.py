@@ -47,8 +47,7 @@ class FgradError(Exception):
         if self.located and not any([label == "used" for label, _ in rows]):
             loc = resolve(here())
             rows = (("used", f"{loc}:  {loc.text()}"), *rows)
-        name = type(self).__name__
-        super().__init__(card(headline, rows, name.lower() if rows else ""))
+        super().__init__(card(headline, rows, self.section()))
         self.headline = headline
         self.rows: tuple[Row, ...] = rows
 
@@ -56,7 +55,12 @@ class FgradError(Exception):
         """Say more, in front of what there is to write."""
         k = next((k for k, row in enumerate(self.rows) if row[0] == "write"), len(self.rows))
         self.rows = (*self.rows[:k], *rows, *self.rows[k:])
-        self.args = (card(self.headline, self.rows, type(self).__name__.lower()),)
+        self.args = (card(self.headline, self.rows, self.section()),)
+
+    @classmethod
+    def section(cls) -> str:
+        """The section of docs/errors.md: that of the first class which stands in this module."""
+        return next(c.__name__ for c in cls.__mro__ if c.__module__ == __name__).lower()
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.headline, self.rows), self.__dict__

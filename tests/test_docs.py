@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import re
 from pathlib import Path
@@ -57,6 +58,54 @@ def test_every_error_has_a_section() -> None:
     own = [v for v in vars(errors).values() if getattr(v, "__module__", "") == errors.__name__]
     classes = [v.__name__ for v in own if isinstance(v, type)]
     assert sorted(headings) == sorted(set(classes) - {"FgradError"})
+
+
+def test_documents_that_messages_name_exist() -> None:
+    """`docs/errors.md#nanerror`, in messages and docstrings: the file, and the heading in it."""
+    named = {
+        match
+        for path in python_files("fgrad")
+        for match in re.findall(
+            r"(docs/[\w/]+\.md)(?:#([\w-]+))?", path.read_text(encoding="utf-8")
+        )
+    }
+    assert named
+    assert sorted(place for place in named if not has_heading(ROOT / place[0], place[1])) == []
+
+
+def has_heading(path: Path, anchor: str) -> bool:
+    """Whether a document is there and has a heading whose link is `anchor`, if one is given."""
+    if not path.exists():
+        return False
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    links = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return not anchor or anchor in links
+
+
+def test_a_class_of_another_module_leads_to_the_section_of_its_base() -> None:
+    class OwnError(errors.ShapeError):
+        pass
+
+    class Exchanged(OwnError):
+        pass
+
+    for made in (errors.ShapeError, OwnError, Exchanged):
+        error = made("Shapes.", [("write", "others")])
+        assert str(error).splitlines()[-1].endswith("docs/errors.md#shapeerror")
+        error.add_rows([("note", "more")])
+        assert str(error).splitlines()[-1].endswith("docs/errors.md#shapeerror")
+
+
+def test_no_plain_base_is_raised() -> None:
+    """`FgradError` is for `except`: it has no section."""
+    calls = [
+        f"{relative(path)}:{node.lineno}"
+        for path in python_files("fgrad")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FgradError"
+    ]
+    assert calls == []
 
 
 def test_supported_numpy_functions_are_listed() -> None:

@@ -49,14 +49,14 @@ Matrix: TypeAlias = PyTree  # an array, a sparse matrix, or a linear function
 _RESTART = 20
 
 
-class Limits(NamedTuple):
+class _Limits(NamedTuple):
     """When iterations end: the norm of the residual, and their number."""
 
     tolerance: Value
     most: int
 
 
-class Settings(NamedTuple):
+class _Settings(NamedTuple):
     """The settings that the solvers share."""
 
     rtol: float
@@ -65,7 +65,7 @@ class Settings(NamedTuple):
     restart: int
 
 
-Iterations: TypeAlias = Callable[[Product, Product, Value, Value, Limits, Settings], PyTree]
+Iterations: TypeAlias = Callable[[Product, Product, Value, Value, _Limits, _Settings], PyTree]
 
 
 def _is_function(a: object) -> bool:
@@ -107,7 +107,7 @@ def _transposed(function: Product, like: Value) -> Product:
 
 
 def _solved(
-    name: str, a: Matrix, b: PyTree, x0: PyTree, m: Matrix | None, by: Settings, how: Iterations
+    name: str, a: Matrix, b: PyTree, x0: PyTree, m: Matrix | None, by: _Settings, how: Iterations
 ) -> tuple[PyTree, Value]:
     """The solution by some iterations, with its derivatives, and how they ended."""
     _check(name, rtol=by.rtol, atol=by.atol, maxiter=by.maxiter)
@@ -135,7 +135,7 @@ def _solved(
     def solver(start: Value, precondition: Product) -> Callable[[Product, Value], PyTree]:
         def solve(product: Product, y: Value) -> PyTree:
             norm = _norm(y)
-            limits = Limits(np.maximum(by.rtol * norm, by.atol).astype(norm.dtype), most)
+            limits = _Limits(np.maximum(by.rtol * norm, by.atol).astype(norm.dtype), most)
             first = np.where(norm > 0, start, start * 0)
             return how(product, precondition, y, first, limits, by)
 
@@ -158,7 +158,7 @@ def _norm(x: Value) -> Value:
 
 
 def _repeated(
-    step: Callable[..., PyTree], x: Value, r: Value, rest: PyTree, limits: Limits
+    step: Callable[..., PyTree], x: Value, r: Value, rest: PyTree, limits: _Limits
 ) -> tuple[Value, Value]:
     """The last x of `step`, which takes and gives (x, residual, broken, rest), and SciPy's code:
     0, the number of steps where they did not suffice, or -10 where a divisor vanished."""
@@ -175,7 +175,7 @@ def _repeated(
 
 
 def _conjugate_gradients(
-    a: Product, m: Product, b: Value, x: Value, limits: Limits, by: Settings
+    a: Product, m: Product, b: Value, x: Value, limits: _Limits, by: _Settings
 ) -> PyTree:
     """Hestenes and Stiefel 1952, with a preconditioner."""
 
@@ -193,7 +193,9 @@ def _conjugate_gradients(
     return _repeated(step, x, r, (z, _dot(r, z)), limits)
 
 
-def _stabilised(a: Product, m: Product, b: Value, x: Value, limits: Limits, by: Settings) -> PyTree:
+def _stabilised(
+    a: Product, m: Product, b: Value, x: Value, limits: _Limits, by: _Settings
+) -> PyTree:
     """BiCGSTAB (van der Vorst 1992); it ends where a divisor vanishes."""
     shadow = b - a(x)
 
@@ -226,7 +228,7 @@ def _over(x: Value, y: Value) -> Value:
 
 
 def _minimal_residuals(
-    a: Product, m: Product, b: Value, x: Value, limits: Limits, by: Settings
+    a: Product, m: Product, b: Value, x: Value, limits: _Limits, by: _Settings
 ) -> PyTree:
     """GMRES (Saad and Schultz 1986): the least residual in a space of `restart` dimensions, again
     and again."""
@@ -312,7 +314,7 @@ def cg(
     if not _is_ours(A, b, x0, M):
         return plain.cg(A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
     _refuse("cg", callback=callback)
-    return _solved("cg", A, b, x0, M, Settings(rtol, atol, maxiter, 0), _conjugate_gradients)
+    return _solved("cg", A, b, x0, M, _Settings(rtol, atol, maxiter, 0), _conjugate_gradients)
 
 
 def bicgstab(
@@ -338,7 +340,7 @@ def bicgstab(
             A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback
         )
     _refuse("bicgstab", callback=callback)
-    return _solved("bicgstab", A, b, x0, M, Settings(rtol, atol, maxiter, 0), _stabilised)
+    return _solved("bicgstab", A, b, x0, M, _Settings(rtol, atol, maxiter, 0), _stabilised)
 
 
 def gmres(
@@ -373,5 +375,5 @@ def gmres(
     _refuse("gmres", callback=callback, callback_type=callback_type)
     dimensions = _RESTART if restart is None else int(restart)
     return _solved(
-        "gmres", A, b, x0, M, Settings(rtol, atol, maxiter, dimensions), _minimal_residuals
+        "gmres", A, b, x0, M, _Settings(rtol, atol, maxiter, dimensions), _minimal_residuals
     )
