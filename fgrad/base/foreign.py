@@ -138,11 +138,12 @@ def is_scipy_sparse(x: object) -> bool:
     return scipy_sparse is not None and bool(scipy_sparse.issparse(x))
 
 
-def asked_by_product(frame: FrameType) -> bool:
-    """Whether this is the frame of a product of SciPy's, which asks what its operand is: of an
-    object that is no array it returns NotImplemented, and Python asks the other operand."""
+def asked_by_product(frame: FrameType, x: object) -> bool:
+    """Whether this is the frame of a product of SciPy's, which asks what its operand `x` is: of an
+    object that is no array it returns NotImplemented, and Python asks the operand."""
     module = str(frame.f_globals.get("__name__", ""))
-    return module.startswith("scipy.sparse.") and frame.f_code.co_name in _DISPATCH
+    is_product = module.startswith("scipy.sparse.") and frame.f_code.co_name in _DISPATCH
+    return is_product and frame.f_locals.get("other") is x  # not a list that `x` is in
 
 
 def refused_by_sparse(frame: FrameType) -> UnsupportedTypeError | None:
@@ -151,9 +152,11 @@ def refused_by_sparse(frame: FrameType) -> UnsupportedTypeError | None:
     module, name = str(frame.f_globals.get("__name__", "")), frame.f_code.co_name
     if not module.startswith("scipy.sparse."):
         return None
+    name = "A @ x of a list" if name in _DISPATCH else name
     rows = [
         ("why", "scipy.sparse holds and reads plain numbers."),
         ("write", "A @ x, x @ A    products of constant sparse matrices with traced arrays"),
+        ("or", "np.stack([x, y])    instead of lists of traced arrays"),
         ("or", "fgrad.sparse.csr(data, indices, indptr, shape)    where the entries are traced"),
         ("or", "fgrad.scipy.sparse.linalg    for its solvers"),
     ]

@@ -88,7 +88,7 @@ def _rmatmul(self: Tracer, other: Value) -> Value:
 
 def _array(self: Tracer, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
     """A copy of known values, as in `table[np.argsort(x)]`, where no derivative is lost."""
-    if asked_by_product(sys._getframe(1)):
+    if asked_by_product(sys._getframe(1), self):
         return np.array(None, object)  # SciPy then leaves the product to `_rmatmul`
     try:
         return array_of(self, concrete(self), dtype, copy)

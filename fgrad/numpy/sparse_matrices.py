@@ -214,8 +214,6 @@ def constant_matrix(x: PyTree) -> CsrMatrix:
             (*user_line(), ("write", "a sparse matrix, of two axes, or A.toarray()")),
         )
     rows: PyTree = x.tocsr()
-    if rows.data.dtype.kind == "b":
-        rows = rows.astype(np.int8)  # whose entries count, as SciPy's
     return CsrMatrix(
         rows.data, Pattern(rows.indices, rows.indptr, (int(x.shape[0]), int(x.shape[1])))
     )
@@ -246,6 +244,8 @@ def _product(
         raise ShapeError(
             f"A sparse matrix of shape {shape} times an array of shape {x.shape}.", user_line()
         )
+    if data.dtype.kind == "b" and x.dtype.kind == "b":  # whether there is a pair of True
+        return np.not_equal(_product(data.astype(np.int64), rows, columns, shape, x), 0)
     terms = (data if len(x.shape) == 1 else data[:, None]) * x[columns]
     return at(np.zeros((shape[0], *x.shape[1:]), terms.dtype))[rows].add(terms)
 

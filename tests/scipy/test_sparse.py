@@ -104,6 +104,21 @@ def test_places_given_twice_are_added() -> None:
     np.testing.assert_array_equal((own + own.T).toarray(), (a + a.T).toarray())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists_of_traced_arrays_are_refused(kind: str) -> None:
+    a = _matrix(kind, np.float64)
+    for f in (lambda x: a @ list(x), lambda x: [x[0]] * M @ a, lambda x: a @ [[y] for y in x]):
+        with pytest.raises(fgrad.errors.FgradError, match="of a list"):
+            fgrad.jvp(f, (np.ones(N),), (np.ones(N),))
+
+
+def test_truth_values() -> None:
+    a, x = scipy.sparse.csr_array(np.ones((3, 300), bool)), np.ones(300, bool)
+    found = fgrad.jit(lambda x: a @ x)(x)
+    np.testing.assert_array_equal(found, a @ x)
+    assert found.dtype == (a @ x).dtype
+
+
 def _csr(a: Any, data: Any = None) -> Any:
     a = a.tocsr()
     given = a.data if data is None else data
