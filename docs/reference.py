@@ -271,8 +271,10 @@ def fields(sections: dict[str, str], further: dict[str, str]) -> str:
     """Arguments, results and errors as a list of fields; `further` arguments are the module's."""
     lines = []
     own = sections.get("Arguments", sections.get("Attributes", ""))
-    for name, text in [*entries(own), *further.items()]:
-        lines.append(f":param {name}: {escaped(text)}" if name else f":param \\: {escaped(text)}")
+    for names, text in [*entries(own), *further.items()]:
+        for name in names.split(","):  # Sphinx takes the first of two for a type
+            given = name.strip() or "\\"
+            lines.append(f":param {given}: {escaped(text)}")
     for heading in ("Returns", "Yields"):
         if heading in sections:
             lines.append(f":{heading.lower()}: {escaped(' '.join(sections[heading].split()))}")

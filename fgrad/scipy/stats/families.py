@@ -73,9 +73,10 @@ class Distribution:
 
     def _allowed(self, shapes: Sequence[Value]) -> Value | bool:
         """Whether the parameters are those of a distribution; NaN never is."""
-        allowed = self.valid(*shapes)
+        allowed: Value | bool = self.valid(*shapes)
         for shape in shapes:
-            allowed = allowed & ~np.isnan(shape)
+            numbers: PyTree = ~np.isnan(shape)
+            allowed = allowed & numbers
         return allowed
 
     def _operands(
