@@ -5,7 +5,7 @@ VENV   ?= .venv
 PY     := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-ranks lint types format bench bench-full notebook docs clean
+.PHONY: help demo test test-ranks lint types format bench bench-full notebook docs site release-check clean
 
 help:
 	@echo "make demo      train on handwritten digits, per-sample gradients, a figure in examples/out"
@@ -18,6 +18,7 @@ help:
 	@echo "make notebook  execute the notebooks and store their results in the .ipynb"
 	@echo "make docs      write docs/numpy_support.md and docs/scipy_support.md from the tables"
 	@echo "make site      the documentation as a site in build/site; a warning is an error"
+	@echo "make release-check  build wheel and sdist twice, compare, install, run README; results in dist"
 	@echo "make clean     remove .venv and build products"
 
 $(PY):
@@ -82,6 +83,10 @@ docs: $(VENV)/.extras-dev
 site: $(VENV)/.extras-docs
 	$(PY) -m sphinx -b html --fail-on-warning --keep-going --quiet docs build/site
 	@echo "build/site/index.html"
+
+release-check: $(PY)
+	$(PY) -m pip install --quiet build
+	$(PY) .ci/release_check.py dist
 
 clean:
 	rm -rf $(VENV) $(VENV)-openmpi build dist docs/reference docs/project docs/results examples/out .pytest_cache .ruff_cache .hypothesis
