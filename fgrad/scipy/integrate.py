@@ -31,7 +31,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError
 from fgrad.lax.loops import scan, while_loop
 from fgrad.numpy.dispatch import has_tracer
-from fgrad.numpy.promote import as_operand, inexact, user_line
+from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._host import at_once, refuse_options, refuse_unknown
 from fgrad.scipy._initial_values import Method, event_times, solve_by_scipy
@@ -248,11 +248,17 @@ def _inside(values: Iterable[object]) -> bool:
     return innermost() is not None or has_tracer(values)
 
 
+def _doubles(x: ArrayLike) -> Value:
+    """Numbers in double precision, in which SciPy's solvers compute."""
+    x = inexact(as_operand(x))
+    return convert(x, np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64))
+
+
 def _solution(
     f: Field, y0: ArrayLike, ts: ArrayLike, args: Sequence[PyTree], control: Control | Method
 ) -> Value:
     """Convert a user's f(y, t, *args), with what it closes over, to one of floating parameters."""
-    y0, ts = np.reshape(inexact(as_operand(y0)), -1), inexact(as_operand(ts))
+    y0, ts = np.reshape(_doubles(y0), -1), _doubles(ts)
     converted, consts = closure_convert(f, y0, ts[0], *args)
     leaves, treedef = tree.flatten((list(args), consts))
     leaves = [as_operand(x) for x in leaves]
@@ -405,7 +411,11 @@ def solve_ivp(
         )  # fmt: skip
     refuse_options("scipy.integrate.solve_ivp", {k: options.pop(k, None) for k in BANDS})
     options = {k: v for k, v in options.items() if k not in ("jac", "jac_sparsity")}
-    ends = [inexact(as_operand(e)) for e in t_span]
+    ends = [_doubles(e) for e in t_span]
+    if len(np.shape(y0)) != 1:
+        raise ArgumentError(
+            f"solve_ivp: y0 of shape {np.shape(y0)}.", (*user_line(), ("write", "a vector"))
+        )
     problem = Problem(fun, y0, args, method, rtol, atol, ends, options)
     return _traced_problem(problem, t_eval, dense_output, events, adjoint)
 
@@ -416,8 +426,9 @@ def _traced_problem(
     """`solve_ivp` inside of a transform."""
     fun, y0, args, method, rtol, atol, ends, options = problem
     control: Control | Method = Control(rtol, atol, 100_000 if adjoint else 500, not adjoint)  # type: ignore[arg-type]
-    if method != "RK45" or options or np.ndim(atol) or events is not None:
-        control = Method(method, rtol, atol, ends[1], options)
+    of_complex = as_operand(y0).dtype.kind == "c"
+    if method != "RK45" or options or np.ndim(atol) or events is not None or of_complex:
+        control = Method(method, rtol, atol, stop_gradient(ends[1]), options)
 
     def solve(ts: Value) -> Value:
         return _solution(lambda y, t, *a: user_form(fun)(t, y, *a), y0, ts, args, control)
@@ -440,13 +451,36 @@ def _traced_problem(
         last = ends[1] if stop is None else t_events[stop][-1]  # type: ignore[index]
         ts, inner = np.stack([ends[0], *steps[1:-1], last]), slice(None)
     else:
-        middle = inexact(as_operand(t_eval))
+        middle = _doubles(t_eval)
+        _check_times(middle, ends)
         if stop is not None:
             middle = middle[: int(np.sum(_until(middle, ends, t_events[stop][-1])))]  # type: ignore[index]
         ts, inner = np.concatenate([np.reshape(ends[0], (1,)), middle]), slice(1, None)
     ys = np.transpose(solve(ts)[inner])
     sol = _dense(solve, ends) if dense_output else None
     return OdeSolution(ts[inner], ys, np.all(np.isfinite(ys)), t_events, y_events, sol)
+
+
+def _check_times(ts: Value, ends: Sequence[Value]) -> None:
+    """Refuse times of results that SciPy refuses, if they are known."""
+    known = [concrete(x) for x in (ts, *ends)]
+    if any([x is None for x in known]):
+        return
+    times, first, last = [np.asarray(x) for x in known]
+    steps = np.diff(times) if last >= first else -np.diff(times)
+    low, high = min(first, last), max(first, last)
+    what = (
+        f"t_eval of shape {times.shape}"
+        if times.ndim != 1
+        else f"t_eval is not within t_span, from {low} to {high}"
+        if ((times < low) | (times > high)).any()
+        else "t_eval is not in order, or has equal times"
+        if (steps <= 0).any()
+        else None
+    )
+    if what is not None:
+        write = ("write", "t_eval=np.linspace(*t_span, 50)")
+        raise ArgumentError(f"solve_ivp: {what}.", (*user_line(), write))
 
 
 BANDS = ("lband", "uband")

@@ -165,3 +165,25 @@ def test_data_that_change_later() -> None:
     for _ in range(2):
         with pytest.raises(TypeError, match="does not take traced arrays"):
             fgrad.grad(made)(0.5)
+
+
+PLACES = [line for line in CASES if line.startswith("ip.") and "q" in _program(line, OWN)[1]]
+
+
+@pytest.mark.parametrize("line", PLACES)
+def test_complex_places_are_refused(line: str) -> None:
+    """SciPy drops their imaginary parts."""
+    own, names = _program(line, OWN)
+    given = [ARRAYS[n] * (1 + 0.1j) if n == "q" else ARRAYS[n] for n in names]
+    with pytest.raises((TypeError, ValueError), match="complex"):
+        fgrad.jit(own)(*given)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.complex128, np.int16])
+def test_medians_keep_their_dtype(kind: type) -> None:
+    labels, m = CONSTANTS["LABELS"], (ARRAYS["m"] * 9).astype(kind)
+    m = m * (1 + 2j) if kind is np.complex128 else m
+    found = fgrad.jit(lambda m: OWN["nd"].median(m, labels, [1, 2]))(m)
+    wanted = PLAIN["nd"].median(m, labels, [1, 2])
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

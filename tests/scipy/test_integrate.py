@@ -108,3 +108,50 @@ def test_solve_ivp() -> None:
 def test_too_many_steps_give_nan() -> None:
     out = fgrad.jit(lambda y: si.odeint(lambda y, t: y**2, y, np.array([0.0, 2.0]), mxstep=50))(1.0)
     assert np.isnan(out[-1]).all()
+
+
+def _decay(t: Any, y: Any) -> Any:
+    return -1.3 * y * (1 + 0.3 * np.sin(t))
+
+
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "BDF"])
+@pytest.mark.parametrize("single", [False, True])
+def test_intervals_of_length_zero_and_precision(method: str, single: bool) -> None:
+    y0 = np.array([1.0, 0.5], np.float32 if single else np.float64)
+
+    def solve(y: Any, end: Any) -> Any:
+        return si.solve_ivp(_decay, (1.0, end), y, method, t_eval=np.stack([end])).y
+
+    found = fgrad.jit(solve)(y0, 1.0)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found[:, 0], y0)
+    slope = fgrad.jit(fgrad.grad(lambda end: np.sum(solve(np.array([1.0, 0.5]), end))))(1.0)
+    np.testing.assert_allclose(slope, np.sum(_decay(1.0, np.array([1.0, 0.5]))))
+
+
+@pytest.mark.parametrize("method", ["RK45", "DOP853"])
+def test_complex_values(method: str) -> None:
+    y0, ts = np.array([1.0 + 0.5j]), [0.5, 1.0]
+
+    def solve(ivp: Any, y: Any) -> Any:
+        return ivp.solve_ivp(_decay, (0.0, 1.0), y, method, t_eval=ts, rtol=1e-9, atol=1e-9).y
+
+    found = fgrad.jit(lambda y: solve(si, y))(y0)
+    np.testing.assert_allclose(found, solve(plain, y0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "y0, t_eval",
+    [
+        ([1.0], [0.5, 2.0]), ([1.0], [-0.1, 0.5]), ([1.0], [0.5, 0.2]), ([1.0], [0.5, 0.5]),
+        ([1.0], [[0.5]]), (1.0, [0.5]), ([[1.0]], [0.5]),
+    ],
+)  # fmt: skip
+def test_times_and_starts_that_scipy_refuses(y0: Any, t_eval: Any) -> None:
+    def solve(ivp: Any, y: Any) -> Any:
+        return ivp.solve_ivp(_decay, (0.0, 1.0), y, t_eval=t_eval)
+
+    with pytest.raises(ValueError):
+        solve(plain, np.array(y0))
+    with pytest.raises(ArgumentError, match="solve_ivp"):
+        fgrad.jit(lambda y: solve(si, y))(np.array(y0))

@@ -16,7 +16,7 @@ import fgrad
 import fgrad.scipy.stats as traced
 from fgrad.scipy.stats.families import Continuous
 
-FAMILIES = {
+FAMILIES: dict[str, Any] = {
     name: family
     for table in (traced.CONTINUOUS, traced.MORE_CONTINUOUS, traced.DISCRETE)
     for name, family in table.items()
@@ -36,9 +36,13 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+def _scipys(name: str) -> Any:
+    return getattr(plain, name)
+
+
 def _far(name: str) -> np.ndarray:
     """Points of both tails, as far as SciPy's quantiles of continuous distributions go."""
-    shapes, reference = SHAPES.get(name, ()), getattr(plain, name)
+    shapes, reference = SHAPES.get(name, ()), _scipys(name)
     if name in traced.DISCRETE:
         return np.array([-20.0, -4, 0, 1, 2, 3, 5, 9, 15])
     low, high = reference.ppf([1e-9, 1e-4, 0.3], *shapes), [1e-4, 1e-9, 1e-13, 1e-17, 1e-25]
@@ -49,7 +53,7 @@ def _far(name: str) -> np.ndarray:
 def test_logarithms_of_tails(name: str) -> None:
     """None is log(0), or log(1) of what is less, where SciPy's is not."""
     x, shapes = _far(name), SHAPES.get(name, ())
-    family, reference = FAMILIES[name], getattr(plain, name)
+    family, reference = FAMILIES[name], _scipys(name)
     found = fgrad.jit(lambda *a: [family.logcdf(*a), family.logsf(*a)])(x, *shapes)
     for method, got in zip(("logcdf", "logsf"), found, strict=True):
         wanted = getattr(reference, method)(x, *[np.broadcast_to(s, x.shape) for s in shapes])
@@ -71,7 +75,7 @@ def test_quantiles_of_tiny_probabilities(name: str) -> None:
         np.array([1e-25, 1e-14, 1e-9, 0.2, 0.8, 0.0, 1.0, -0.1, np.nan]),
         SHAPES.get(name, ()),
     )
-    family, reference = FAMILIES[name], getattr(plain, name)
+    family, reference = FAMILIES[name], _scipys(name)
     found = fgrad.jit(lambda *a: [family.ppf(*a), family.isf(*a)])(q, *shapes)
     for method, got in zip(("ppf", "isf"), found, strict=True):
         wide = [np.broadcast_to(s, q.shape) for s in shapes]  # norminvgauss needs it
@@ -85,7 +89,7 @@ def test_quantiles_of_tiny_probabilities(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_infinities_ends_and_nan(name: str) -> None:
-    family, reference, shapes = FAMILIES[name], getattr(plain, name), SHAPES.get(name, ())
+    family, reference, shapes = FAMILIES[name], _scipys(name), SHAPES.get(name, ())
     continuous = isinstance(family, Continuous)
     ends = [float(e) for e in reference.support(*shapes)]
     x = np.array([*ends, -np.inf, np.inf, np.nan])

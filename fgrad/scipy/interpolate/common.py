@@ -45,9 +45,18 @@ def doubles(x: ArrayLike) -> Value:
     return convert(x, np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64))
 
 
+def real_places(x: ArrayLike) -> Value:
+    """Places in double precision; an error for complex ones, whose imaginary parts SciPy drops."""
+    places = doubles(x)
+    if places.dtype.kind == "c":
+        write = ("write", "x.real")
+        raise ArgumentError("scipy.interpolate: complex places.", (*user_line(), write))
+    return places
+
+
 def table(name: str, x: ArrayLike, y: ArrayLike, axis: int) -> tuple[Value, Value, int]:
     """Places, values with their axis first, and where that was; places ascend."""
-    places, values = doubles(x), doubles(y)
+    places, values = real_places(x), doubles(y)
     axis = normalize_axis(axis, len(values.shape)) if values.shape else 0
     values = moveaxis(values, axis, 0) if values.shape else values
     if len(places.shape) != 1 or places.shape[:1] != values.shape[:1]:
@@ -55,8 +64,6 @@ def table(name: str, x: ArrayLike, y: ArrayLike, axis: int) -> tuple[Value, Valu
             f"scipy.interpolate.{name}: places of shape {places.shape}, values of {values.shape}.",
             (*user_line(), ("write", "as many places as values along the axis")),
         )
-    if places.dtype.kind == "c":
-        raise unfit(name, "complex places", "real ones")
     order = concrete(places)
     if order is not None and not np.all(np.asarray(order)[1:] > np.asarray(order)[:-1]):
         raise unfit(name, "places that do not ascend", "x[order], y[order] for np.argsort(x)")

@@ -26,6 +26,7 @@ from fgrad.scipy.interpolate.common import (
     interval,
     of_data,
     plain,
+    real_places,
     shaped,
     table,
     taken,
@@ -56,7 +57,7 @@ class PPoly(Interpolant):
         if self._made(plain.PPoly, c, x, extrapolate, axis):
             self._set(self._plain.c, self._plain.x, self._plain.extrapolate, self._plain.axis)
             return
-        self._set(doubles(c), doubles(x), True if extrapolate is None else extrapolate, axis)
+        self._set(doubles(c), real_places(x), True if extrapolate is None else extrapolate, axis)
         if len(self.c.shape) < 2 or self.c.shape[1] != self.x.shape[0] - 1:
             raise unfit("PPoly", f"c of shape {self.c.shape}", "c of shape (k, len(x) - 1, ...)")
 
@@ -89,7 +90,7 @@ class PPoly(Interpolant):
         beyond = self.extrapolate if extrapolate is None else extrapolate
         if self._plain is not None:  # which may have been extended
             self.c, self.x = self._plain.c, self._plain.x
-        places = doubles(x)
+        places = real_places(x)
         flat = np.ravel(places)
         first, last = self.x[0], self.x[-1]
         if beyond == "periodic":

@@ -15,6 +15,7 @@ from fgrad.scipy.interpolate.common import (
     doubles,
     of_data,
     plain,
+    real_places,
     shaped,
     unfit,
     untraceable,
@@ -52,7 +53,7 @@ class _Polynomial(Interpolant):
     axis: int
 
     def _take(self, name: str, xi: ArrayLike, yi: ArrayLike, axis: int) -> None:
-        self.xi, values = doubles(xi), doubles(yi)
+        self.xi, values = real_places(xi), doubles(yi)
         self.axis = axis % max(len(values.shape), 1)
         self.yi = moveaxis(values, self.axis, 0)
         if len(self.xi.shape) != 1 or self.xi.shape[0] != self.yi.shape[0]:
@@ -61,7 +62,7 @@ class _Polynomial(Interpolant):
 
     def _rows(self, x: ArrayLike) -> tuple[list[Value], Value]:
         self._ready()
-        places = doubles(x)
+        places = real_places(x)
         return _newton(self.xi, _differences(self.xi, self.yi), np.ravel(places)), places
 
     def derivatives(self, x: ArrayLike, der: int | None = None) -> Value:
@@ -181,7 +182,7 @@ class BarycentricInterpolator(_Polynomial):
         if self._is_plain(x):
             return self._plain(x)
         self._ready()
-        places = doubles(x)
+        places = real_places(x)
         flat = np.ravel(places)
         away = flat[:, None] - self.xi
         hit = away == 0

@@ -26,6 +26,7 @@ from fgrad.scipy.interpolate.common import (
     known,
     of_data,
     plain,
+    real_places,
     taken,
     unfit,
     untraceable,
@@ -98,7 +99,7 @@ class RBFInterpolator(Interpolant):
         self, y: ArrayLike, d: ArrayLike, neighbors: int | None, smoothing: ArrayLike, kernel: str,
         epsilon: ArrayLike | None, degree: int | None,
     ) -> None:  # fmt: skip
-        self.y, self.d = doubles(y), doubles(d)
+        self.y, self.d = real_places(y), doubles(d)
         if len(self.y.shape) != 2 or self.y.shape[:1] != self.d.shape[:1]:
             what = f"places of shape {self.y.shape}, values of {self.d.shape}"
             raise unfit("RBFInterpolator", what, "places (n, axes) and values (n, ...)")
@@ -154,7 +155,7 @@ class RBFInterpolator(Interpolant):
         if self._is_plain(x):
             return self._plain(x)
         self._ready()
-        places = doubles(x)
+        places = real_places(x)
         if len(places.shape) != 2 or places.shape[1] != self.y.shape[1]:
             what = f"places of shape {places.shape}"
             raise unfit("RBFInterpolator", what, f"places of shape (q, {self.y.shape[1]})")
@@ -175,8 +176,8 @@ def _places(name: str, given: tuple[PyTree, ...], axes: int) -> Value:
     """Places (..., axes), from an array, a tuple of coordinates, or coordinates."""
     first = given[0] if len(given) == 1 else given
     if isinstance(first, tuple):
-        first = np.stack(np.broadcast_arrays(*[doubles(v) for v in first]), axis=-1)
-    x = doubles(first)
+        first = np.stack(np.broadcast_arrays(*[real_places(v) for v in first]), axis=-1)
+    x = real_places(first)
     if axes == 1 and (not x.shape or x.shape[-1] != 1):
         x = x[..., None]
     if not x.shape or x.shape[-1] != axes:

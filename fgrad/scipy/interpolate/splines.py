@@ -24,6 +24,7 @@ from fgrad.scipy.interpolate.common import (
     known,
     of_data,
     plain,
+    real_places,
     shaped,
     table,
     taken,
@@ -72,7 +73,7 @@ def _sums(t: Value, c: Value, k: int) -> Tck:
 def evaluated(tck: Tck, x: ArrayLike, nu: int = 0, beyond: object = True, axis: int = 0) -> Value:
     """A spline at places; outside of its knots NaN, or the outermost polynomials."""
     t, c, k = tck
-    places = doubles(x)
+    places = real_places(x)
     flat = np.ravel(places)
     n = t.shape[0] - k - 1
     first, last = t[k], t[n]
@@ -123,7 +124,7 @@ class BSpline(Interpolant):
         if self._made(plain.BSpline, t, c, k, extrapolate, axis):
             self.t, self.c, self.axis = self._plain.t, self._plain.c, self._plain.axis
             return
-        self.t = doubles(t)
+        self.t = real_places(t)
         values = doubles(c)
         self.axis = axis % max(len(values.shape), 1)
         self.c = moveaxis(values, self.axis, 0)
@@ -138,14 +139,14 @@ class BSpline(Interpolant):
     ) -> BSpline:
         """A spline without checks; the coefficients have their axis first."""
         found = cls.__new__(cls)
-        found.t, found.c, found.k = doubles(t), doubles(c), int(k)
+        found.t, found.c, found.k = real_places(t), doubles(c), int(k)
         found.extrapolate, found.axis = extrapolate, axis
         return found
 
     @classmethod
     def basis_element(cls, t: ArrayLike, extrapolate: bool | str = True) -> BSpline:
         """The B-spline whose knots are t."""
-        knots = doubles(t)
+        knots = real_places(t)
         k = knots.shape[0] - 2
         whole = np.concatenate([knots[:1] - np.ones(k), knots, knots[-1:] + np.ones(k)])
         c = np.zeros(2 * k + 1)
@@ -204,7 +205,7 @@ class BSpline(Interpolant):
             untraceable(
                 "BSpline.integrate", "a period", "it has no traced form.", "extrapolate=True"
             )
-        low, high = doubles(a), doubles(b)
+        low, high = real_places(a), real_places(b)
         if not beyond:
             ends = self.t[self.k], self.t[self.t.shape[0] - self.k - 1]
             low, high = np.clip(low, *ends), np.clip(high, *ends)
@@ -402,7 +403,7 @@ def splev(x: ArrayLike, tck: PyTree, der: int = 0, ext: int = 0) -> Value:
     t, c, k = tck
     if isinstance(c, (list, tuple)):
         return [splev(x, (t, row, k), der, ext) for row in c]  # type: ignore[return-value]
-    knots, places = doubles(t), doubles(x)
+    knots, places = real_places(t), real_places(x)
     n = knots.shape[0] - k - 1
     low, high = knots[k], knots[n]
     if ext not in (0, 1, 3):

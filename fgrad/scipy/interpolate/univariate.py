@@ -16,6 +16,7 @@ from fgrad.scipy.interpolate.common import (
     doubles,
     known,
     plain,
+    real_places,
     shaped,
     table,
     taken,
@@ -96,7 +97,7 @@ class UnivariateSpline(Interpolant):
         if self._plain is not None:  # whose smoothing factor may have changed
             self._set(self._plain._eval_args, self.ext)
         t, c, k = self._tck
-        places, beyond = doubles(x), self.ext if ext is None else _ENDS[ext]
+        places, beyond = real_places(x), self.ext if ext is None else _ENDS[ext]
         low, high = t[k], t[c.shape[0]]
         outside = (places < low) | (places > high)
         if beyond == 2:
@@ -234,7 +235,7 @@ class interp1d(Interpolant):
 
     def _sort(self, x: ArrayLike, y: ArrayLike, axis: int, assume_sorted: bool) -> None:
         kind = self.kind
-        places, values = doubles(x), doubles(y)
+        places, values = real_places(x), doubles(y)
         if not assume_sorted:
             order = np.argsort(places, kind="stable")
             places, values = taken(places, order), moveaxis(values, axis, 0)
@@ -256,7 +257,7 @@ class interp1d(Interpolant):
         if self._is_plain(x):
             return self._plain(x)
         self._ready()
-        places = doubles(x)
+        places = real_places(x)
         flat = np.ravel(places)
         if self._spline is not None:
             found = self._spline(flat)

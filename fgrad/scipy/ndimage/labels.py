@@ -17,7 +17,7 @@ import numpy as np
 import fgrad.numpy as fnp
 from fgrad.errors import DtypeError
 from fgrad.numpy.at_indexing import at
-from fgrad.numpy.promote import as_operand, broadcast_to, convert, user_line
+from fgrad.numpy.promote import as_operand, broadcast_to, convert, inexact, user_line
 from fgrad.scipy._either import refusal
 from fgrad.scipy.ndimage.common import known, of_functions, of_images, wide
 from fgrad.trace import Value, concrete
@@ -113,11 +113,12 @@ def sum_labels(input: ArrayLike, labels: PyTree = None, index: PyTree = None) ->
 
 
 def _summable(objects: Objects) -> Value:
-    """Pixels as SciPy sums them: in their own dtype if all are one object."""
+    """Pixels as SciPy sums them: as np.sum does if all are one object."""
     x = objects.pixels
     if objects.shape:
         return wide(x)
-    return convert(x, np.dtype(np.int64)) if x.dtype.kind == "b" else x
+    whole = {"b": np.int64, "i": np.int64, "u": np.uint64}.get(x.dtype.kind, x.dtype)
+    return convert(x, np.dtype(whole))
 
 
 sum = sum_labels
@@ -254,7 +255,8 @@ def median(input: ArrayLike, labels: PyTree = None, index: PyTree = None) -> Val
         >>> nd.median(np.array([1.0, 3.0, 4.0]), [1, 1, 2], [1, 2])
         array([2., 4.])
     """
-    return labeled_comprehension(input, labels, index, np.median, np.float64, math.nan)
+    kind = inexact(as_operand(input)).dtype
+    return labeled_comprehension(input, labels, index, np.median, kind, math.nan)
 
 
 @of_images

@@ -176,7 +176,7 @@ def _spline(name: str, signal: ArrayLike, lamb: float) -> Value:
     if len(x.shape) != 1:
         raise ShapeError(f"scipy.signal.{name}: a signal of shape {x.shape}.", user_line())
     matrix = np.stack([getattr(plain, name)(row) for row in np.eye(x.shape[0])], axis=1)
-    return matrix @ convert(x, np.dtype(np.float64))
+    return matrix @ convert(x, np.result_type(x.dtype, np.float64))
 
 
 @of_signals

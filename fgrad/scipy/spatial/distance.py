@@ -21,7 +21,7 @@ from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import either, others, refusal
-from fgrad.trace import Value
+from fgrad.trace import Value, concrete
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import ArrayLike, P, PyTree, R
@@ -207,12 +207,35 @@ def _vector(name: str, x: ArrayLike) -> Value:
     return inexact(value)
 
 
+def _weights(name: str, w: ArrayLike | None) -> Value | None:
+    """Weights, none of which is known to be negative."""
+    if w is None:
+        return None
+    weights = _vector(name, w)
+    plain_weights = concrete(weights)
+    if plain_weights is not None and (np.asarray(plain_weights) < 0).any():
+        write = ("write", "weights of at least 0")
+        raise ArgumentError(
+            f"scipy.spatial.distance.{name}: negative weights.", (*user_line(), write)
+        )
+    return weights
+
+
+def _power(name: str, p: ArrayLike) -> ArrayLike:
+    """The power of a norm, which is not known to be 0 or less."""
+    known = concrete(p)
+    if known is not None and not np.asarray(known) > 0:
+        raise ArgumentError(
+            f"scipy.spatial.distance.{name}: p={known}.", (*user_line(), ("write", "p > 0"))
+        )
+    return p
+
+
 def _weighted(name: str) -> Callable[..., Value]:
     """The function of two vectors and weights of this name."""
 
     def function(u: ArrayLike, v: ArrayLike, w: ArrayLike | None = None) -> Value:
-        weights = None if w is None else _vector(name, w)
-        return FORMULAS[name](_vector(name, u), _vector(name, v), w=weights)
+        return FORMULAS[name](_vector(name, u), _vector(name, v), w=_weights(name, w))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The distance `{name}` of two vectors, with weights `w`, as in SciPy."
@@ -243,7 +266,7 @@ jaccard, rogerstanimoto, russellrao, sokalsneath, sqeuclidean, yule = [
 @_either
 def minkowski(u: ArrayLike, v: ArrayLike, p: ArrayLike = 2, w: ArrayLike | None = None) -> Value:
     """The p-norm of the difference of two vectors, with weights."""
-    weights = None if w is None else _vector("minkowski", w)
+    weights, p = _weights("minkowski", w), _power("minkowski", p)
     return _minkowski(_vector("minkowski", u), _vector("minkowski", v), p, weights)
 
 
@@ -252,7 +275,7 @@ def correlation(
     u: ArrayLike, v: ArrayLike, w: ArrayLike | None = None, centered: bool = True
 ) -> Value:
     """One minus the correlation of two vectors, with weights."""
-    weights = None if w is None else _vector("correlation", w)
+    weights = _weights("correlation", w)
     return _correlation(_vector("correlation", u), _vector("correlation", v), weights, centered)
 
 
@@ -309,13 +332,15 @@ def _metric(name: str, metric: Metric, all_rows: Value, given: dict[str, PyTree]
         rows = (*user_line(), ("write", ", ".join(FORMULAS)))
         raise ArgumentError(f"scipy.spatial.distance.{name}: metric={metric!r}.", rows)
     options = {k: inexact(as_operand(v)) for k, v in given.items() if v is not None}
+    if "w" in options:
+        options["w"] = _weights(name, given["w"])
     if key == "seuclidean" and "V" not in options:
         options["V"] = np.var(all_rows, axis=0, ddof=1)
     if key == "mahalanobis" and "VI" not in options:
         spread = np.atleast_2d(np.cov(all_rows.T))
         options["VI"] = np.linalg.inv(spread).T
     if key == "minkowski" and "p" in given:
-        options["p"] = given["p"]
+        options["p"] = _power(name, given["p"])
     formula = FORMULAS[key]
     if key in OF_TRUTH:
         return lambda u, v: formula((u != 0) * 1.0, (v != 0) * 1.0, **options)
