@@ -233,4 +233,5 @@ def qspline1d_eval(cj: ArrayLike, newx: ArrayLike, dx: float = 1.0, x0: float = 
         >>> sg.qspline1d_eval(np.ones(4), np.array([0.5])).round(9)
         array([1.])
     """
-    return _evaluated(cj, newx, dx, x0, 2)
+    found = _evaluated(cj, newx, dx, x0, 2)
+    return convert(found, in_precision(newx)[0].dtype)  # as SciPy

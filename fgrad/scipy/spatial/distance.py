@@ -221,14 +221,13 @@ def _weights(name: str, w: ArrayLike | None) -> Value | None:
     return weights
 
 
-def _power(name: str, p: ArrayLike) -> ArrayLike:
-    """The power of a norm, which is not known to be 0 or less."""
+def _power(name: str, p: ArrayLike) -> None:
+    """Refuse the power of a norm that is known to be 0 or less."""
     known = concrete(p)
     if known is not None and not np.asarray(known) > 0:
         raise ArgumentError(
             f"scipy.spatial.distance.{name}: p={known}.", (*user_line(), ("write", "p > 0"))
         )
-    return p
 
 
 def _weighted(name: str) -> Callable[..., Value]:
@@ -266,7 +265,8 @@ jaccard, rogerstanimoto, russellrao, sokalsneath, sqeuclidean, yule = [
 @_either
 def minkowski(u: ArrayLike, v: ArrayLike, p: ArrayLike = 2, w: ArrayLike | None = None) -> Value:
     """The p-norm of the difference of two vectors, with weights."""
-    weights, p = _weights("minkowski", w), _power("minkowski", p)
+    weights = _weights("minkowski", w)
+    _power("minkowski", p)
     return _minkowski(_vector("minkowski", u), _vector("minkowski", v), p, weights)
 
 
@@ -333,14 +333,15 @@ def _metric(name: str, metric: Metric, all_rows: Value, given: dict[str, PyTree]
         raise ArgumentError(f"scipy.spatial.distance.{name}: metric={metric!r}.", rows)
     options = {k: inexact(as_operand(v)) for k, v in given.items() if v is not None}
     if "w" in options:
-        options["w"] = _weights(name, given["w"])
+        _weights(name, given["w"])
     if key == "seuclidean" and "V" not in options:
         options["V"] = np.var(all_rows, axis=0, ddof=1)
     if key == "mahalanobis" and "VI" not in options:
         spread = np.atleast_2d(np.cov(all_rows.T))
         options["VI"] = np.linalg.inv(spread).T
     if key == "minkowski" and "p" in given:
-        options["p"] = _power(name, given["p"])
+        options["p"] = given["p"]
+        _power(name, given["p"])
     formula = FORMULAS[key]
     if key in OF_TRUTH:
         return lambda u, v: formula((u != 0) * 1.0, (v != 0) * 1.0, **options)
