@@ -121,6 +121,17 @@ def plain_only(
     return function
 
 
+def passed_on(module: str, plain: ModuleType) -> Callable[[str], PyTree]:
+    """The `__getattr__` of a module whose other names are SciPy's own, as they are."""
+
+    def get(name: str) -> PyTree:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return getattr(plain, name)
+
+    return get
+
+
 def others(
     module: str, plain: ModuleType, advice: Mapping[str, tuple[str, str]] | None = None
 ) -> Callable[[str], PyTree]:
@@ -132,14 +143,13 @@ def others(
         advice: why a function has no traced form and what to write instead, by its name.
     """
     where = module.removeprefix("fgrad.")
-    known = advice or {}
+    known, scipys = advice or {}, passed_on(module, plain)
 
     def get(name: str) -> PyTree:
-        if name.startswith("__"):
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = scipys(name)
         usual = "it has no traced form.", f"{name} of plain arrays, outside of the function"
         why, write = known.get(name, usual)
-        found = plain_only(getattr(plain, name), f"{where}.{name}", write, why)
+        found = plain_only(value, f"{where}.{name}", write, why)
         setattr(sys.modules[module], name, found)
         return found
 

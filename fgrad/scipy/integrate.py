@@ -21,7 +21,7 @@ Arguments:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from fgrad.lax.loops import scan, while_loop
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
+from fgrad.scipy._either import passed_on
 from fgrad.scipy._host import at_once, refuse_options, refuse_unknown
 from fgrad.scipy._initial_values import Method, event_times, solve_by_scipy
 from fgrad.scipy._quadrature import dblquad, nquad, quad, quad_vec, tplquad
@@ -570,8 +571,4 @@ def _steps_of_scipy(
     return found.t, times, stop
 
 
-def __getattr__(name: str) -> Any:
-    """The other names of `scipy.integrate`."""
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(plain, name)
+__getattr__ = passed_on(__name__, plain)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from fgrad.scipy._constrained import (
     conditions_of,
     constrained_minimum,
 )
+from fgrad.scipy._either import passed_on
 from fgrad.scipy._host import arguments, floats, inside, refuse_options
 from fgrad.scipy._more_minima import (
     basinhopping,
@@ -581,8 +582,4 @@ def _as_float(function: Callable[..., PyTree]) -> Callable[..., float]:
     return lambda x, *args: float(function(float(x), *args))
 
 
-def __getattr__(name: str) -> Any:
-    """The other names of `scipy.optimize`."""
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(plain, name)
+__getattr__ = passed_on(__name__, plain)

@@ -27,7 +27,7 @@ from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import CONTROL
 from fgrad.ir.walk import cost_of, definitions
 from fgrad.ops import primitives as prims
-from fgrad.ops.counters import counter_step
+from fgrad.ops.counters import conjuncts, counter_step
 
 UNROLLED = 128  # scalar operations of an inner loop that is written out
 FEW = 4  # elements of a carry that is in registers even if it is updated at computed places
@@ -417,12 +417,9 @@ def _counts(s: While) -> bool:
     """Whether a loop ends whatever it computes: it counts up to a number that stays."""
     first = len(s.cond_consts)
     carried, made = list(s.cond.inputs[first:]), definitions(s.cond.eqns)
-    left: list[Atom] = [s.cond.outputs[0]]
-    while left:
-        eqn = made.get(left.pop())  # type: ignore[arg-type]
-        if eqn is not None and eqn.prim is prims.and_:
-            left += eqn.inputs
-        elif eqn is not None and eqn.prim is prims.lt and eqn.inputs[0] in carried:
+    for part in conjuncts(s.cond.outputs[0], made):
+        eqn = made.get(part) if isinstance(part, Var) else None
+        if eqn is not None and eqn.prim is prims.lt and eqn.inputs[0] in carried:
             k = carried.index(eqn.inputs[0])  # type: ignore[arg-type]
             stays = isinstance(eqn.inputs[1], Lit) or eqn.inputs[1] in s.cond.inputs[:first]
             if stays and (counter_step(s.body, s.carried[k], s.body.outputs[k]) or 0) > 0:

@@ -30,7 +30,7 @@ from fgrad.ir.program import Lit, Program, Var
 from fgrad.ir.traits import CONTROL
 from fgrad.ir.walk import cost_of, definitions, use_counts
 from fgrad.ops import primitives as prims
-from fgrad.ops.counters import counter_step
+from fgrad.ops.counters import conjuncts, counter_step
 
 BLOCKS = (4, 1)  # vectors at a time, which hide the latency of an addition
 LONG_TERM = 32  # the cost of a term that takes longer than that
@@ -101,13 +101,8 @@ def _ends_by(cond: Program, first: int, counters: Mapping[int, int]) -> bool:
     """Whether a condition says that counters are below what stays, and nothing else."""
     made = definitions(cond.eqns)
     growing = [cond.inputs[first + k] for k in counters]
-    left = [cond.outputs[0]]
-    while left:
-        atom = left.pop()
-        eqn = made.get(atom) if isinstance(atom, Var) else None
-        if eqn is not None and eqn.prim is prims.and_:
-            left += eqn.inputs
-            continue
+    for part in conjuncts(cond.outputs[0], made):
+        eqn = made.get(part) if isinstance(part, Var) else None
         if eqn is None or eqn.prim is not prims.lt or eqn.inputs[0] not in growing:
             return False
         if not isinstance(eqn.inputs[1], Lit) and eqn.inputs[1] not in cond.inputs[:first]:

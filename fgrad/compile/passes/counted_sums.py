@@ -17,7 +17,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ops import primitives as prims
-from fgrad.ops.counters import same_integer
+from fgrad.ops.counters import conjuncts, same_integer
 
 MOST = (1 << 63) - 1
 
@@ -79,13 +79,9 @@ def _limits_of(cond: Program, n_cond: int, counters: Sequence[int]) -> list[tupl
     growing = {cond.inputs[n_cond + k]: k for k in counters}
     fixed = {v: k for k, v in enumerate(cond.inputs[:n_cond])}
     found: list[tuple[int, int]] = []
-    left = [cond.outputs[0]]
-    while left:
-        atom = left.pop()
-        eqn = made.get(atom) if isinstance(atom, Var) else None
-        if eqn is not None and eqn.prim is prims.and_:
-            left += eqn.inputs
-        elif eqn is not None and eqn.prim is prims.lt:
+    for part in conjuncts(cond.outputs[0], made):
+        eqn = made.get(part) if isinstance(part, Var) else None
+        if eqn is not None and eqn.prim is prims.lt:
             x, y = [same_integer(a, made) for a in eqn.inputs]
             if isinstance(x, Var) and x in growing and isinstance(y, Var) and y in fixed:
                 found.append((growing[x], fixed[y]))

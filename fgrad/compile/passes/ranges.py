@@ -23,7 +23,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import has_checks, programs_in, resolve_atom, resolve_operands
 from fgrad.ops import primitives as prims
-from fgrad.ops.counters import counter_step, same_integer
+from fgrad.ops.counters import conjuncts, counter_step, same_integer
 from fgrad.typing import EqnParams
 
 _MOST_SCANNED = 1 << 16  # elements of a constant whose least and largest are found
@@ -478,14 +478,9 @@ class Walk:
         walk = self.walk(cond, given)
         carries = cond.inputs[n_consts:]
         found: dict[int, Range] = {}
-        left = [resolve_atom(a, walk.env) for a in cond.outputs[:1]]
-        while left:
-            made = walk.made_by.get(cast("Var", left.pop()))
-            if made is None:
-                continue
-            if made.prim is prims.and_:
-                left += made.inputs
-            elif made.prim in _TESTS:
+        for part in conjuncts(resolve_atom(cond.outputs[0], walk.env), walk.made_by):
+            made = walk.made_by.get(cast("Var", part))
+            if made is not None and made.prim in _TESTS:
                 x, y = [walk.of(a) for a in made.inputs]
                 if x is None or y is None:
                     continue

@@ -171,8 +171,11 @@ def csd(
     by = _segments("csd", window, nperseg, noverlap, nfft, n)
     onesided = return_onesided and first.dtype.kind != "c"
     by = by._replace(window=convert(as_operand(by.window), first.dtype))
-    a, b = [_transformed(v, by, detrend, axis, onesided) for v in lengthened]
-    power = np.conj(a) * b if y is not x else np.abs(a * np.conj(a))
+    a = _transformed(lengthened[0], by, detrend, axis, onesided)
+    if y is x:
+        power = np.abs(a * np.conj(a))
+    else:
+        power = np.conj(a) * _transformed(lengthened[1], by, detrend, axis, onesided)
     power = power * convert(_scale("csd", scaling, fs, by.window), power.dtype)
     if onesided:
         doubled = np.ones(power.shape[-1], real_dtype(power.dtype))

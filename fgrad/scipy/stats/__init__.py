@@ -21,9 +21,8 @@ Arguments:
 
 from __future__ import annotations
 
-from typing import Any
-
 from fgrad.base.lazy_import import lazy_module
+from fgrad.scipy._either import passed_on
 from fgrad.scipy.stats.continuous import CONTINUOUS
 from fgrad.scipy.stats.discrete import DISCRETE
 from fgrad.scipy.stats.more_continuous import MORE_CONTINUOUS
@@ -67,11 +66,7 @@ globals().update(MORE_CONTINUOUS)
 globals().update(DISCRETE)
 
 
-def __getattr__(name: str) -> Any:
-    """The names of SciPy that have no traced form."""
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(plain, name)
+__getattr__ = passed_on(__name__, plain)
 
 
 def __dir__() -> list[str]:
