@@ -11,6 +11,12 @@ import numpy as np
 import scipy.signal
 
 RNG = np.random.default_rng(19)
+
+
+def _sums(line: np.ndarray, out: np.ndarray, factor: float = 1.0) -> None:
+    out[...] = (line[:-2] + line[1:-1] * line[2:]) * factor
+
+
 ARRAYS = {
     "x": RNG.normal(size=40), "y": RNG.normal(size=33), "m": RNG.normal(size=(6, 7)),
     "z": RNG.normal(size=24) + 1j * RNG.normal(size=24), "p": RNG.uniform(0.3, 0.9, size=3),
@@ -23,6 +29,7 @@ CONSTANTS = {
     "SOS": scipy.signal.butter(5, 0.3, output="sos"), "LONG": RNG.normal(size=9),
     "MARKS": np.array([[1, 0, 1], [0, 1, 1]], bool), "TIMES": np.sort(RNG.uniform(0, 9, size=40)),
     "OMEGA": np.linspace(0.5, 3.0, 6), "LABELS": RNG.integers(0, 4, size=(6, 7)),
+    "PEAKS": np.array([3, 9, 17, 18, 30]), "SUMS": _sums,
     "X": np.array([0.5, 1.0, 1.8, 2.9, 3.5, 4.4, 5.2]), "P2": RNG.uniform(size=(12, 2)),
     "T": np.array([0.2, 0.5, 0.8, 1.1, 2.0, 3.0, 4.0, 5.5, 5.8, 6.1, 6.5]),
     "ZI": RNG.normal(size=(6, 2)), "STEPS": np.linspace(0.05, 6.2, 9),
@@ -147,9 +154,64 @@ sg.gausspulse(x, 2.0, retquad=True, retenv=True)
 sg.gauss_spline(x, 3)
 sg.vectorstrength(x, 2.0)
 sg.vectorstrength(x, p)
+sg.CZT(40, 7, np.exp(-0.3j), 1.1 + 0.1j)(x)
+sg.CZT(6)(m, axis=0)
+sg.ZoomFFT(40, [0.2, 0.6], 11)(x)
+sg.ZoomFFT(7, 0.5, endpoint=True)(m)
+sg.envelope(x)
+sg.envelope(m, (1, 3), axis=0)
+sg.envelope(x, (2, 9), n_out=20)
+sg.envelope(x, (-4, 9), n_out=50, residual='all')
+sg.envelope(x, (None, None), squared=True, residual=None)
+sg.envelope(y, (3, None), residual='all', squared=True)
+sg.envelope(z, (-7, -2))
+sg.envelope(z, (-3, 4), n_out=30)
+sg.envelope(z, (2, 5), residual='all')
+sg.envelope(z, (2, 5), residual='all', n_out=12)
+sg.peak_prominences(x, PEAKS)
+sg.peak_prominences(x, PEAKS, 7)
+sg.peak_widths(x, PEAKS)
+sg.peak_widths(x, PEAKS, 0.8, wlen=9)
+sg.peak_widths(x, PEAKS, 1.0)
+sg.symiirorder1(x, 0.4, 0.3)
+sg.symiirorder1(sg.resample(m, 30, axis=1), 0.4, 0.02)
+sg.symiirorder1(z, 0.4, -0.3)
+sg.symiirorder2(x, 0.3, 0.7, 1e-6)
+sg.symiirorder2(sg.resample(m, 30, axis=1), 0.25, 0.5, 1e-6)
+sg.cspline2d(np.outer(x, y))
+sg.cspline2d(np.outer(x, y), 0.5, 1e-3)
+sg.qspline2d(np.outer(y, x))
+sg.spline_filter(np.outer(x, y))
+sg.spline_filter(np.outer(x, y), 0.5)
+sg.ShortTimeFFT(LONG, 3, 2.0).stft(x)
+sg.ShortTimeFFT(LONG, 3, 2.0, mfft=12, fft_mode='onesided2X', scale_to='psd').stft(x)
+sg.ShortTimeFFT(LONG, 3, 2.0, fft_mode='twosided', phase_shift=None).stft(z)
+sg.ShortTimeFFT(LONG, 3, 2.0, fft_mode='centered', mfft=16, phase_shift=2).stft(z, 1, 5)
+sg.ShortTimeFFT(LONG, 3, 2.0).stft(x, padding='odd')
+sg.ShortTimeFFT(LONG, 3, 2.0).stft(x, padding='even', k_offset=2)
+sg.ShortTimeFFT(LONG, 4, 2.0).stft(m, -1, 2, axis=0, padding='edge')
+sg.ShortTimeFFT(LONG, 4, 2.0).stft_detrend(x, 'linear')
+sg.ShortTimeFFT(LONG, 4, 2.0).stft_detrend(x, lambda v: v - v[..., :1])
+sg.ShortTimeFFT(LONG, 4, 2.0).spectrogram(x, detr='constant')
+sg.ShortTimeFFT(LONG, 4, 2.0).spectrogram(x, x ** 2, p0=1, p1=7)
+sg.ShortTimeFFT.from_window('hann', 1.0, 8, 4, scale_to='magnitude').stft(x)
+sg.ShortTimeFFT(LONG, 3, 2.0).istft(sg.ShortTimeFFT(LONG, 3, 2.0).stft(x ** 2), k1=40)
+sg.ShortTimeFFT(LONG, 3, 2.0).istft(sg.ShortTimeFFT(LONG, 3, 2.0).stft(x ** 2), 5, 31)
+sg.ShortTimeFFT(LONG, 3, 2.0).istft(np.cumsum(sg.ShortTimeFFT(LONG, 3, 2.0).stft(m), -1), k1=7)
+sg.ShortTimeFFT(LONG[:4], 2, 2.0).istft(np.stack([m[:3] * 1j, m[3:] + 1.0]), 1)
+sg.ShortTimeFFT(LONG[:4], 2, 2.0, fft_mode='centered').istft(m[:4], t_axis=-1, f_axis=0)
 """.strip().splitlines()
 
 IMAGES = """
+nd.distance_transform_edt(LABELS, p[:2], return_indices=True)
+nd.distance_transform_edt(m > 0)
+nd.distance_transform_edt(LABELS, p[0])
+nd.distance_transform_bf(LABELS, 'euclidean', p[1:])
+nd.distance_transform_bf(m > 0, 'taxicab', return_indices=True)
+nd.distance_transform_bf(m > 0, 'chessboard')
+nd.generic_filter1d(m, SUMS, 3)
+nd.generic_filter1d(m, SUMS, 3, 0, mode='wrap', extra_arguments=(2.0,))
+nd.generic_filter1d(m, SUMS, 3, mode='constant', cval=2.0, origin=1, extra_keywords={'factor': 0.5})
 nd.correlate1d(x, b)
 nd.correlate1d(m, [1.0, 2.0, 3.0, 4.0], 0, mode='wrap', origin=1)
 nd.correlate1d(z, b, mode='mirror')
@@ -321,6 +383,15 @@ CASES = [*SIGNAL, *IMAGES, *DATA]
 
 # Floats whose derivatives would be lost: a card, where their values are known too.
 LOST = """
+sg.symiirorder2(x, p[0], 0.7)
+sg.symiirorder2(z, 0.3, 0.7)
+sg.cspline2d(np.outer(x, y), p[0])
+sg.spline_filter(np.outer(x, y), p[0])
+sg.CZT(40, 7, p[0])(x)
+sg.ZoomFFT(40, p[:2])(x)
+sg.ShortTimeFFT(g, 3, 2.0).stft(x)
+sg.peak_widths(x, np.argsort(x)[:3])
+nd.distance_transform_edt(LABELS, p[:2], indices=np.zeros((2, 6, 7), np.int32))
 ip.interpn((np.cumsum(e),), X, q[:, None])
 ip.RegularGridInterpolator((np.cumsum(e),), X)(q[:, None])
 ip.make_interp_spline(np.cumsum(e), X, bc_type='natural')(q)
@@ -336,6 +407,29 @@ sg.czt(x, 5, np.exp(-1j * e[0]))
 
 # What SciPy refuses.
 WRONG = """
+sg.symiirorder1(x, 1.0, 1.5)
+sg.symiirorder1(x[None, None], 1.0, 0.5)
+sg.symiirorder2(x, 1.5, 0.7)
+sg.qspline2d(np.outer(x, y), 0.5)
+sg.spline_filter(np.round(np.outer(x, y)).astype(int))
+sg.envelope(x, (5, 2))
+sg.envelope(x, n_out=0)
+sg.envelope(x, residual='high')
+sg.envelope(x[:0])
+sg.peak_prominences(x, [50])
+sg.peak_prominences(m, [1])
+sg.peak_widths(x, PEAKS, -1.0)
+sg.CZT(39)(x)
+sg.ShortTimeFFT(LONG, 3, 2.0).stft(z)
+sg.ShortTimeFFT(LONG, 3, 2.0).stft(x[:3])
+sg.ShortTimeFFT(LONG, 3, 2.0).stft(x, padding='wrap')
+sg.ShortTimeFFT(LONG, 3, 2.0).istft(m)
+nd.distance_transform_edt(m, return_distances=False)
+nd.distance_transform_bf(m, 'cosine')
+nd.distance_transform_edt(m, p)
+nd.generic_filter1d(m, SUMS, 3, origin=2)
+nd.generic_filter1d(m, SUMS, 0)
+nd.generic_filter1d(m, SUMS, 3, axis=2)
 sg.lfilter(b, [0.0, 1.0], x)
 sg.lfilter(b, a, x, axis=1)
 sg.lfilter(b, a, x, zi=np.ones(3))

@@ -24,9 +24,10 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.arrange import moveaxis
+from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.ops.complex import complex_
-from fgrad.scipy._either import either, others
+from fgrad.scipy._either import either, others, refusal
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike
 
@@ -226,6 +227,89 @@ def _fourier(name: str) -> Callable[..., Value]:
     return _published(one if name.endswith("fft") else several, name)
 
 
+_SWAPPED = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def _hermitian(name: str) -> Callable[..., Value]:
+    """A transform of several axes whose signal, or whose spectrum if inverse, is real."""
+    inverse = name.startswith("i")
+
+    def public(
+        x: ArrayLike,
+        s: Sequence[int] | None = None,
+        axes: Sequence[int] | None = (-2, -1) if name.endswith("2") else None,
+        norm: str | None = None,
+        overwrite_x: bool = False,
+        workers: int | None = None,
+        *,
+        plan: None = None,
+    ) -> Value:
+        _checked(name, 1, norm)
+        values = _floats(x)
+        if inverse and values.dtype.kind == "c":
+            raise TypeError("x must be a real sequence")
+        places, lengths = _axes(values.shape, s, axes, name)
+        if inverse:
+            return np.conj(np.fft.rfftn(values, s and lengths, places, _SWAPPED[norm]))
+        return np.fft.irfftn(np.conj(values), s and lengths, places, _SWAPPED[norm])
+
+    return _published(public, name)
+
+
+# --- Hankel's transform -------------------------------------------------------------------------
+
+
+def _logarithmic(name: str, a: ArrayLike, settings: tuple[float, float, float, float]) -> Value:
+    """Fourier's transform, times SciPy's factors of Hankel's, and back, in reverse order."""
+    if has_tracer(settings):
+        what = f"scipy.fft.{name} with traced dln, mu, offset or bias"
+        raise refusal(what, "they decide the factors.", "plain numbers")
+    x = inexact(as_operand(a))
+    if not x.shape or x.dtype.kind == "c":
+        raise ArgumentError(f"scipy.fft.{name}: {x.dtype} values of shape {x.shape}.", user_line())
+    dln, mu, offset, bias = settings
+    n = x.shape[-1]
+    wide = convert(x, np.dtype(np.float64))
+    inverse = name == "ifht"
+    places = np.arange(n) - (n - 1) / 2
+    near, far = np.exp(-bias * places * dln), np.exp(-bias * (places * dln + offset))
+    before, after = (1 / far, 1 / near) if inverse else (near, far)
+    first = np.eye(1, n)[0] / before  # whose transform, without a bias, is that of a unit impulse
+    factors = np.fft.rfft((getattr(plain, name)(first, dln, mu, offset, bias) / after)[::-1])
+    found = np.fft.irfft(np.fft.rfft(wide * before) * factors, n)[..., ::-1] * after
+    return convert(found, np.result_type(x.dtype, np.float64 if bias else np.float32))
+
+
+def _fht(a: ArrayLike, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> Value:
+    """The discrete transform of Hankel of values at places whose logarithms are dln apart.
+
+    Example:
+        >>> fht(np.zeros(2), 0.1, 0.0)
+        array([0., 0.])
+    """
+    return _logarithmic("fht", a, (dln, mu, offset, bias))
+
+
+def _ifht(A: ArrayLike, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> Value:
+    """The inverse of `fht`.
+
+    Example:
+        >>> ifht(np.zeros(2), 0.1, 0.0)
+        array([0., 0.])
+    """
+    return _logarithmic("ifht", A, (dln, mu, offset, bias))
+
+
+def _shifted(name: str) -> Callable[..., Value]:
+    """The middle of axes exchanged with their ends."""
+    shift = getattr(np.fft, name)
+
+    def public(x: ArrayLike, axes: int | Sequence[int] | None = None) -> Value:
+        return shift(as_operand(x), axes)
+
+    return _published(public, name)
+
+
 def _published(traced: Callable[..., Value], name: str) -> Callable[..., Value]:
     traced.__name__ = traced.__qualname__ = name
     traced.__doc__ = f"`scipy.fft.{name}`; with derivatives for traced arrays."
@@ -239,4 +323,7 @@ dstn, idstn = _many("dstn", "dst"), _many("idstn", "idst")
 fft, ifft, rfft, irfft = [_fourier(n) for n in ("fft", "ifft", "rfft", "irfft")]
 hfft, ihfft = _fourier("hfft"), _fourier("ihfft")
 fft2, ifft2, rfft2, irfft2 = [_fourier(n) for n in ("fft2", "ifft2", "rfft2", "irfft2")]
+hfft2, ihfft2, hfftn, ihfftn = [_hermitian(n) for n in ("hfft2", "ihfft2", "hfftn", "ihfftn")]
+fftshift, ifftshift = _shifted("fftshift"), _shifted("ifftshift")
+fht, ifht = either(plain, _fht, "fht"), either(plain, _ifht, "ifht")
 fftn, ifftn, rfftn, irfftn = [_fourier(n) for n in ("fftn", "ifftn", "rfftn", "irfftn")]

@@ -28,6 +28,23 @@ from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj, is_complex, to_complex
 from fgrad.ops.diagonals import diagonal, on_diagonal
 from fgrad.scipy._either import check_choice, either, others, refusal, taken
+from fgrad.scipy._linalg_bases import (  # noqa: F401
+    cdf2rdf,
+    cossin,
+    eig,
+    expm_cond,
+    fiedler_companion,
+    funm,
+    matrix_balance,
+    null_space,
+    ordqz,
+    orth,
+    qr_delete,
+    qr_insert,
+    qr_update,
+    qz,
+    rsf2csf,
+)
 from fgrad.scipy._linalg_more import (  # noqa: F401
     cho_solve_banded,
     cholesky_banded,
@@ -85,12 +102,7 @@ def _either(traced: Callable[P, R]) -> Callable[P, R]:
     return either(plain, function)
 
 
-ADVICE = {
-    "null_space": ("its shape depends on values.", "np.linalg.svd(a)"),
-    "orth": ("its shape depends on values.", "np.linalg.qr(a)[0]"),
-}
-
-__getattr__ = others(__name__, plain, ADVICE)
+__getattr__ = others(__name__, plain)
 
 
 def _columns(b: Value, ndim: int) -> tuple[Value, bool]:

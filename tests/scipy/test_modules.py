@@ -40,6 +40,16 @@ def _fft_cases() -> Iterator[Case]:
         yield f"fft.{name}", (TABLE,), {"n": 4, "norm": "ortho"}
     for name in ("fft2", "ifftn", "rfft2", "irfftn"):
         yield f"fft.{name}", (TABLE,), {"s": (4, 5)}
+    for name in ("hfft2", "hfftn", "ihfft2", "ihfftn"):
+        for norm in (None, "ortho", "forward", "backward"):
+            yield f"fft.{name}", (TABLE,), {"s": (3, 7), "axes": (1, 0), "norm": norm}
+        yield f"fft.{name}", (TABLE + (0 if name[0] == "i" else 1j),), {}
+    for name, axes in itertools.product(("fftshift", "ifftshift"), (None, -1, (0, 1))):
+        yield f"fft.{name}", (TABLE,), {"axes": axes}
+    for name, length in itertools.product(("fht", "ifht"), (5, 6)):
+        for mu, offset, bias in ((0.5, 0.0, 0.0), (0.0, 0.2, 0.1), (-1.0, 0.1, -0.4)):
+            given = {"dln": 0.1, "mu": mu, "offset": offset, "bias": bias}
+            yield f"fft.{name}", (TABLE[:, :length],), given
 
 
 def _spectrum_cases() -> Iterator[Case]:
@@ -114,6 +124,9 @@ WRONG: list[Case] = [
     ("fft.dct", (TABLE,), {"type": 5}),
     ("fft.dct", (TABLE,), {"norm": "unit"}),
     ("fft.dct", (TABLE,), {"n": 0}),
+    ("fft.hfftn", (TABLE,), {"norm": "unit"}),
+    ("fft.hfft2", (TABLE,), {"axes": (0, 2)}),
+    ("fft.ihfftn", (TABLE + 1j,), {}),
     ("fft.dct", (TABLE,), {"axis": 3}),
     ("fft.dct", (TABLE[:, :1],), {"type": 1}),
     ("fft.dctn", (TABLE,), {"axes": (0, 0)}),

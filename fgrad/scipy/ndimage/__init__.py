@@ -11,6 +11,11 @@ from __future__ import annotations
 
 from fgrad.scipy._either import others
 from fgrad.scipy.ndimage.common import plain
+from fgrad.scipy.ndimage.distances import (  # noqa: F401
+    distance_transform_bf,
+    distance_transform_edt,
+    generic_filter1d,
+)
 from fgrad.scipy.ndimage.geometry import (  # noqa: F401
     affine_transform,
     geometric_transform,

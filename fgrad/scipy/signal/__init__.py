@@ -29,11 +29,19 @@ from fgrad.scipy.signal.filters import (  # noqa: F401
     sosfilt_zi,
     sosfiltfilt,
 )
+from fgrad.scipy.signal.peaks import peak_prominences, peak_widths  # noqa: F401
 from fgrad.scipy.signal.periodograms import (  # noqa: F401
     coherence,
     lombscargle,
     periodogram,
     spectrogram,
+)
+from fgrad.scipy.signal.recursions import (  # noqa: F401
+    cspline2d,
+    qspline2d,
+    spline_filter,
+    symiirorder1,
+    symiirorder2,
 )
 from fgrad.scipy.signal.resampling import (  # noqa: F401
     czt,
@@ -66,6 +74,12 @@ from fgrad.scipy.signal.smoothing import (  # noqa: F401
     wiener,
 )
 from fgrad.scipy.signal.spectra import csd, detrend, istft, stft, welch  # noqa: F401
+from fgrad.scipy.signal.transforms import (  # noqa: F401
+    CZT,
+    ShortTimeFFT,
+    ZoomFFT,
+    envelope,
+)
 from fgrad.scipy.signal.waves import (  # noqa: F401
     chirp,
     gauss_spline,

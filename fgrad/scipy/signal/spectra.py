@@ -330,9 +330,9 @@ def istft(
     pieces = back(spectra, n=nfft)[..., :length]
     shape = convert(shape, pieces.dtype)
     factor = 1.0 / np.sqrt(_scale("istft", scaling, fs, shape))
-    whole = _overlapped(pieces * (shape * convert(factor, pieces.dtype)), step)
+    whole = overlapped(pieces * (shape * convert(factor, pieces.dtype)), step)
     count = pieces.shape[-2]
-    weight = _overlapped(np.broadcast_to(shape * shape, (count, length)), step)
+    weight = overlapped(np.broadcast_to(shape * shape, (count, length)), step)
     if boundary:
         ends = slice(length // 2, -(length // 2))
         whole, weight = whole[..., ends], weight[ends]
@@ -342,7 +342,7 @@ def istft(
     return np.arange(signal.shape[0]) / float(fs), signal
 
 
-def _overlapped(pieces: Value, step: int) -> Value:
+def overlapped(pieces: Value, step: int) -> Value:
     """The sum of segments that begin `step` after one another: (..., k, n) -> (...)."""
     count, length = pieces.shape[-2:]
     places = np.arange(count)[:, None] * step + np.arange(length)
