@@ -14,6 +14,7 @@ import numpy as np
 
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import Aval
+from fgrad.numpy.at_indexing import at
 from fgrad.numpy.linalg_functions import linear_operands, matrices
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.ops import checked
@@ -101,7 +102,7 @@ def _unit(v: Value) -> Value:
     """Columns of length one, whose greatest element is real."""
     size = np.sqrt(np.sum(np.real(v * np.conj(v)), axis=0))
     k = np.argmax(np.abs(stop_gradient(v)), axis=0)
-    top = np.take_along_axis(v, k[None], 0)
+    top = at(v)[k, np.arange(v.shape[1])].get()
     return v * (np.conj(top) / np.abs(top)) / size
 
 
@@ -242,7 +243,7 @@ def expm_cond(A: ArrayLike, check_finite: bool = True) -> Value:
     n = x.shape[0]
     basis = np.reshape(np.eye(n * n, dtype=x.dtype), (n * n, n, n))
     slopes = mf.frechet("expm", np.broadcast_to(x, basis.shape), basis)
-    most = np.linalg.norm(np.reshape(slopes, (n * n, n * n)), 2)
+    most: Value = np.linalg.norm(np.reshape(slopes, (n * n, n * n)), 2)  # type: ignore[assignment]
     return most * np.linalg.norm(x) / np.linalg.norm(mf.matrix_function("expm", x))
 
 

@@ -233,6 +233,7 @@ _SWAPPED = {None: "forward", "backward": "forward", "forward": "backward", "orth
 def _hermitian(name: str) -> Callable[..., Value]:
     """A transform of several axes whose signal, or whose spectrum if inverse, is real."""
     inverse = name.startswith("i")
+    transform = getattr(np.fft, "rfftn" if inverse else "irfftn")
 
     def public(
         x: ArrayLike,
@@ -249,9 +250,9 @@ def _hermitian(name: str) -> Callable[..., Value]:
         if inverse and values.dtype.kind == "c":
             raise TypeError("x must be a real sequence")
         places, lengths = _axes(values.shape, s, axes, name)
-        if inverse:
-            return np.conj(np.fft.rfftn(values, s and lengths, places, _SWAPPED[norm]))
-        return np.fft.irfftn(np.conj(values), s and lengths, places, _SWAPPED[norm])
+        found = values if inverse else np.conj(values)
+        found = transform(found, None if s is None else lengths, places, _SWAPPED[norm])
+        return np.conj(found) if inverse else found
 
     return _published(public, name)
 

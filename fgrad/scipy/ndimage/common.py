@@ -39,7 +39,7 @@ EDGES = {
 }  # fmt: skip
 
 
-def wrong(name: str, what: str, write: str) -> ArgumentError:
+def misfit(name: str, what: str, write: str) -> ArgumentError:
     """The error for an argument that SciPy refuses too."""
     return ArgumentError(f"scipy.ndimage.{name}: {what}.", (*user_line(), ("write", write)))
 
@@ -74,7 +74,7 @@ def axes_of(name: str, axes: int | Sequence[int] | None, rank: int) -> tuple[int
     given = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
     places = tuple([normalize_axis(a, rank) for a in given])
     if len({*places}) != len(places):
-        raise wrong(name, f"axes={axes}", "axes that are not equal")
+        raise misfit(name, f"axes={axes}", "axes that are not equal")
     return places
 
 
@@ -83,7 +83,7 @@ def each(name: str, what: str, given: PyTree, count: int) -> list[PyTree]:
     several = isinstance(given, (list, tuple, np.ndarray)) and np.ndim(given) == 1
     found = list(given) if several else [given] * count
     if len(found) != count:
-        raise wrong(
+        raise misfit(
             name, f"{len(found)} values of {what} for {count} axes", f"{what} for each axis"
         )
     return found
@@ -105,7 +105,7 @@ def padded(
         zip(widths, each(name, "mode", mode, len(widths)), strict=True)
     ):
         if kind not in EDGES:
-            raise wrong(name, f"mode={kind!r}", " or ".join([f"mode={m!r}" for m in EDGES]))
+            raise misfit(name, f"mode={kind!r}", " or ".join([f"mode={m!r}" for m in EDGES]))
         if not any(width):
             continue
         settings: PyTree = {"mode": EDGES[kind]}
@@ -128,7 +128,7 @@ def windows(
     for size, origin in zip(sizes, origins, strict=True):
         before = size // 2 + origin
         if size < 1 or not 0 <= before < size:
-            raise wrong(name, f"a window of {size} with origin={origin}", "origin=0")
+            raise misfit(name, f"a window of {size} with origin={origin}", "origin=0")
         widths.append((before, size - 1 - before))
     if 0 in x.shape:
         return fnp.zeros((*x.shape, *sizes), x.dtype)
@@ -148,7 +148,7 @@ def footprint_of(
     """The lengths of a window over all axes, and which places in it count; None for all."""
     if footprint is None:
         if size is None:
-            raise wrong(name, "neither size nor footprint", "size=3")
+            raise misfit(name, "neither size nor footprint", "size=3")
         lengths = [int(n) for n in each(name, "size", size, len(axes))]
         marks = None
     else:

@@ -18,13 +18,13 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
 from fgrad.scipy.ndimage.common import (
     each,
+    misfit,
     of_functions,
     of_images,
     padded,
     pixels,
     plain,
     wide,
-    wrong,
 )
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
@@ -152,7 +152,7 @@ def generic_filter1d(
         raise TypeError("scipy.ndimage.generic_filter1d: complex pixels")
     before = filter_size // 2 + int(origin)
     if filter_size < 1 or not 0 <= before < filter_size:
-        raise wrong("generic_filter1d", f"a filter of {filter_size}, origin={origin}", "origin=0")
+        raise misfit("generic_filter1d", f"a filter of {filter_size}, origin={origin}", "origin=0")
     rank = len(x.shape)
     place = normalize_axis(axis, rank)
     n, lines = x.shape[place], moveaxis(wide(x), place, -1)

@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy.ndimage.common import each, known, of_functions, of_images, pixels, wide, wrong
+from fgrad.scipy.ndimage.common import each, known, misfit, of_functions, of_images, pixels, wide
 from fgrad.scipy.ndimage.splines import coefficients, map_coordinates
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
@@ -134,7 +134,7 @@ def zoom(
         for n, f in zip(image.shape, each("zoom", "zoom", factors, len(image.shape)), strict=True)
     ]
     if any([m < 0 for m in shape]):
-        raise wrong("zoom", f"zoom={factors}", "factors that are not negative")
+        raise misfit("zoom", f"zoom={factors}", "factors that are not negative")
     lines = []
     for n, m in zip(image.shape, shape, strict=True):
         if grid_mode:
@@ -184,10 +184,10 @@ def rotate(
     image, kind = pixels("rotate", input, output)
     rank = len(image.shape)
     if rank < 2 or len(axes) != 2:
-        raise wrong("rotate", f"axes={axes} of {rank}", "two axes")
+        raise misfit("rotate", f"axes={axes} of {rank}", "two axes")
     plane = sorted([normalize_axis(a, rank) for a in axes])
     if plane[0] == plane[1]:
-        raise wrong("rotate", f"axes={axes}", "two different axes")
+        raise misfit("rotate", f"axes={axes}", "two different axes")
     c, s = _turn(inexact(as_operand(angle)))
     inside = np.array([image.shape[a] for a in plane])
     shape = list(image.shape)
@@ -248,7 +248,7 @@ def _spline(
 ) -> Value:
     image, _ = pixels(name, input, None)
     if order not in range(6):
-        raise wrong(name, f"order={order}", "an order from 0 to 5")
+        raise misfit(name, f"order={order}", "an order from 0 to 5")
     kind = np.dtype(output)
     if image.dtype.kind == "c":
         kind = np.result_type(kind, np.complex64)
@@ -288,5 +288,5 @@ def spline_filter(
         array([1., 1., 1.])
     """
     if order < 2:
-        raise wrong("spline_filter", f"order={order}", "an order from 2 to 5")
+        raise misfit("spline_filter", f"order={order}", "an order from 2 to 5")
     return _spline("spline_filter", input, order, None, output, mode)

@@ -20,13 +20,13 @@ from fgrad.scipy.ndimage.common import (
     flat_windows,
     footprint_of,
     known,
+    misfit,
     of_functions,
     of_images,
     origins_of,
     pixels,
     wide,
     windows,
-    wrong,
 )
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
@@ -39,7 +39,7 @@ Place = int | Callable[[int], int]
 def _real(name: str, input: ArrayLike, output: DTypeLike | None) -> tuple[Value, np.dtype]:
     x, kind = pixels(name, input, output)
     if x.dtype.kind == "c":
-        raise wrong(name, "complex pixels have no order", f"{name}(image.real)")
+        raise misfit(name, "complex pixels have no order", f"{name}(image.real)")
     return x, kind
 
 
@@ -75,7 +75,7 @@ def _ranked(
     place = rank if isinstance(rank, int) else rank(count)
     place = place + count if place < 0 else place
     if not 0 <= place < count:
-        raise wrong(name, f"rank {place} of {count} values", f"a rank from 0 to {count - 1}")
+        raise misfit(name, f"rank {place} of {count} values", f"a rank from 0 to {count - 1}")
     if place in (0, count - 1):
         return convert((np.max if place else np.min)(found, axis=-1), kind)
     return convert(np.sort(found, axis=-1)[..., place], kind)
@@ -152,7 +152,7 @@ def percentile_filter(
     share = float(known("percentile_filter", "percentile", percentile, why, "a plain number"))
     share = share + 100 if share < 0 else share
     if not 0 <= share <= 100:
-        raise wrong("percentile_filter", f"percentile={percentile}", "percentile=50")
+        raise misfit("percentile_filter", f"percentile={percentile}", "percentile=50")
     settings = size, footprint, output, mode, cval, origin, axes
 
     def place(n: int) -> int:
@@ -301,7 +301,7 @@ def _structured(
     rank = len(x.shape)
     places = axes_of(name, axes, rank)
     if size is None and footprint is None and structure is None:
-        raise wrong(name, "no size, footprint nor structure", "size=3")
+        raise misfit(name, "no size, footprint nor structure", "size=3")
     height = None if structure is None else as_operand(structure)
     if height is not None and footprint is None:
         footprint = np.ones(height.shape, bool)

@@ -20,6 +20,7 @@ from fgrad.scipy.ndimage.common import (
     axes_of,
     each,
     known,
+    misfit,
     modes_of,
     of_functions,
     of_images,
@@ -28,7 +29,6 @@ from fgrad.scipy.ndimage.common import (
     pixels,
     wide,
     windows,
-    wrong,
 )
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
@@ -53,7 +53,7 @@ def _line_windows(
     """The windows of one axis, in a last axis: (..., n, ..., size)."""
     before = size // 2 + int(origin)
     if size < 1 or not 0 <= before < size:
-        raise wrong(name, f"a window of {size} with origin={origin}", "origin=0")
+        raise misfit(name, f"a window of {size} with origin={origin}", "origin=0")
     if 0 in x.shape:
         return fnp.zeros((*x.shape, size), wide(x).dtype)
     widths = [(0, 0)] * len(x.shape)
@@ -195,7 +195,7 @@ def _radius(name: str, sigma: ArrayLike, truncate: float, radius: int | None) ->
         value = known(name, "sigma", sigma, why, f"{name}(x, sigma, radius=8)")
         return int(truncate * float(value) + 0.5)
     if radius < 0 or radius != int(radius):
-        raise wrong(name, f"radius={radius}", "an integer that is not negative")
+        raise misfit(name, f"radius={radius}", "an integer that is not negative")
     return int(radius)
 
 
@@ -226,7 +226,7 @@ def gaussian_filter1d(
         array([0.058, 0.242, 0.399, 0.242, 0.058])
     """
     if order < 0:
-        raise wrong("gaussian_filter1d", f"order={order}", "order=0")
+        raise misfit("gaussian_filter1d", f"order={order}", "order=0")
     size = _radius("gaussian_filter1d", sigma, truncate, radius)
     w = _gaussian(wide(inexact(as_operand(sigma))), int(order), size)
     return correlate1d(input, w[::-1], axis, output, mode, cval, 0)
@@ -285,7 +285,7 @@ def uniform_filter1d(
         array([1., 1., 1.])
     """
     if size < 1:
-        raise wrong("uniform_filter1d", f"size={size}", "size=3")
+        raise misfit("uniform_filter1d", f"size={size}", "size=3")
     x, kind = pixels("uniform_filter1d", input, output)
     axis = normalize_axis(axis, len(x.shape))
     found = _line_windows("uniform_filter1d", x, int(size), axis, mode, cval, origin)

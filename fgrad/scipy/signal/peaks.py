@@ -88,7 +88,7 @@ def _crossed(values: Value, k: Value, side: int, heights: Value) -> Value:
 def peak_widths(
     x: ArrayLike,
     peaks: ArrayLike,
-    rel_height: ArrayLike = 0.5,
+    rel_height: float = 0.5,
     prominence_data: tuple[PyTree, PyTree, PyTree] | None = None,
     wlen: int | None = None,
 ) -> tuple[Value, Value, Value, Value]:

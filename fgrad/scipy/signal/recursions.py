@@ -67,7 +67,7 @@ def symiirorder1(signal: ArrayLike, c0: ArrayLike, z1: ArrayLike, precision: flo
         weights = np.power(pole, np.arange(x.shape[-1]).astype(x.dtype))
         weights = np.where(np.arange(x.shape[-1]) == 0, 1, weights)
     else:
-        if abs(z1) >= 1:
+        if np.abs(np.asarray(z1)) >= 1:
             raise wrong("symiirorder1", f"z1={z1}", "a pole inside of the unit circle")
 
         def impulses(eye: np.ndarray) -> np.ndarray:
