@@ -160,6 +160,20 @@ def test_cuts_do_not_change_bits(seed: int) -> None:
         np.testing.assert_array_equal(run(spec, [a, b, c], cuts), whole)
 
 
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 5000, 301), (5000, 1, 301), (3, 1, 400_001)])
+def test_products_with_vectors_are_cut_for_threads(m: int, n: int, k: int, dtype: type) -> None:
+    """A cell is one call of BLAS, with the same bits whoever computes the others."""
+    for ta, tb, batch in itertools.product([False, True], [False, True], [1, 2]):
+        spec = gemm_spec(dtype, m, n, k, batch, trans_a=ta, trans_b=tb)
+        a, b, c = operands(spec)
+        whole = run(spec, [a, b, c.copy()])
+        assert_close(spec, whole, expected(spec, a, b))
+        count = pieces(spec).count
+        assert count >= 2 or m * n == 3  # columns of a matrix with three of them
+        np.testing.assert_array_equal(run(spec, [a, b, c], tuple(range(1, count))), whole)
+
+
 def test_a_part_of_a_product_has_the_same_bits() -> None:
     """Whatever tile an element is in, it is the same chain of fused products."""
     rng = np.random.default_rng(2)

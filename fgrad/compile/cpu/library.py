@@ -2,8 +2,8 @@
 
 A set of parameters is a table of sizes and strides, the last buffer of a call: the function for a
 type of numbers (`gemm/`) serves all of them.  Products with a vector, which read each number once,
-call BLAS by the public function pointers of `scipy.linalg.cython_blas`.  BLAS is column-major: a
-row-major matrix is a transposed one there.
+are cut into cells that call BLAS by the public function pointers of `scipy.linalg.cython_blas`.
+BLAS is column-major: a row-major matrix is a transposed one there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.gemm.layout import Layout, product_content
 from fgrad.compile.cpu.gemm.micro import Tiling, tiling
-from fgrad.compile.kernel.machine import CONFLICT_BYTES, L2_PART_BYTES, VECTOR_BYTES
+from fgrad.compile.kernel.machine import (
+    CONFLICT_BYTES,
+    L2_PART_BYTES,
+    MEMORY_BYTES_PER_CYCLE,
+    VECTOR_BYTES,
+)
 from fgrad.compile.llvm.runtime import Source, build_counted, target
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.tasks.routines import Gemm
@@ -168,9 +173,9 @@ class Pieces(NamedTuple):
 
 def pieces(spec: Gemm, tiles: Tiling | None = None) -> Pieces:
     """The range of a product."""
-    cycles = spec.m * spec.n * spec.k / (VECTOR_BYTES / spec.dtype.itemsize)
     if is_vector(spec):
-        return Pieces(spec.m, spec.n, 1, 1, spec.batch, cycles)
+        return _vector_pieces(spec)
+    cycles = spec.m * spec.n * spec.k / (VECTOR_BYTES / spec.dtype.itemsize)
     tiles = tiles or _tiles(spec.dtype)
     most = max(1, CELLS // max(spec.batch, 1))
     strips = max(1, min(spec.n // (2 * tiles.columns), most, STRIPS))
@@ -185,6 +190,26 @@ def pieces(spec: Gemm, tiles: Tiling | None = None) -> Pieces:
 
 CELLS = 64  # at most
 STRIPS = 8  # at most
+
+
+def _vector_pieces(spec: Gemm) -> Pieces:
+    """The range of a product with a vector: cells of whole results, which read parts of the matrix
+    that are not in another cell."""
+    results, size = spec.m * spec.n, spec.dtype.itemsize
+    read = results * spec.k * size
+    near = read <= L2_PART_BYTES
+    cycles = read / (VECTOR_BYTES if near else MEMORY_BYTES_PER_CYCLE)
+    along_rows = _stored_transposed(spec)
+    least = RUN_BYTES // size if along_rows else 1
+    most = max(1, CELLS // max(spec.batch, 1))
+    cells = max(1, min(read // CELL_BYTES, results // least, most))
+    each = -(-results // cells)
+    cells = -(-results // each)
+    return Pieces(each, 1, 1, cells, cells * spec.batch, cycles / cells)
+
+
+CELL_BYTES = 1 << 20  # of a matrix, at least, for one call of BLAS with a vector
+RUN_BYTES = 1 << 13  # of each row, at least, where cells are columns of a matrix
 
 
 def _glue(symbol: str, dtype: np.dtype) -> tuple[str, set[str]]:
@@ -223,11 +248,12 @@ def _blas_imports() -> dict[str, int]:
 
 
 class _VectorWords(NamedTuple):
-    """The table of a product with a vector: y = M x, where M is A, or B if `turned`."""
+    """The table of a product with a vector: y = M x, where M is A, or B if `turned`.
+
+    `results` are the elements of y, `next` is from the numbers of M for one to those for the next.
+    """
 
     flag: int
-    rows: int
-    columns: int
     ld: int
     step: int
     result_step: int
@@ -235,18 +261,39 @@ class _VectorWords(NamedTuple):
     a: int
     b: int
     c: int
+    cells: int
+    cell_results: int
+    results: int
+    k: int
+    next: int
 
 
 def _vector_words(spec: Gemm) -> _VectorWords:
     if spec.n == 1:
-        ld, stored_transposed, rows = spec.lda, spec.trans_a, spec.m
-        step, result_step = 1 if spec.trans_b else spec.ldb, spec.ldc
+        ld, step, result_step = spec.lda, 1 if spec.trans_b else spec.ldb, spec.ldc
     else:
-        ld, stored_transposed, rows = spec.ldb, not spec.trans_b, spec.n
-        step, result_step = spec.lda if spec.trans_a else 1, 1
-    flag, shape = ("N", (rows, spec.k)) if stored_transposed else ("T", (spec.k, rows))
+        ld, step, result_step = spec.ldb, spec.lda if spec.trans_a else 1, 1
+    flag, following = ("N", 1) if _stored_transposed(spec) else ("T", ld)
     strides = spec.stride_a, spec.stride_b, spec.stride_c
-    return _VectorWords(ord(flag), *shape, ld, step, result_step, int(spec.n != 1), *strides)
+    cut = pieces(spec)
+    return _VectorWords(
+        ord(flag),
+        ld,
+        step,
+        result_step,
+        int(spec.n != 1),
+        *strides,
+        cut.cells,
+        cut.rows,
+        spec.m * spec.n,
+        spec.k,
+        following,
+    )
+
+
+def _stored_transposed(spec: Gemm) -> bool:
+    """Whether the matrix of a product with a vector has the numbers of a result in a column."""
+    return spec.trans_a if spec.n == 1 else not spec.trans_b
 
 
 def _gemv(symbol: str, dtype: np.dtype, guarded: bool) -> tuple[str, set[str]]:
@@ -264,13 +311,14 @@ def _gemv(symbol: str, dtype: np.dtype, guarded: bool) -> tuple[str, set[str]]:
             f"  %{name}_word_at = getelementptr i64, ptr %table, i64 {k}",
             f"  %{name}_word = load i64, ptr %{name}_word_at, align 8",
         ]
-    for name in _VectorWords._fields[:6]:
+    for name in ("flag", "ld", "step", "result_step"):
         size = "i8" if name == "flag" else "i32"
         cells += [
             f"  %{name} = alloca {size}",
             f"  %{name}_value = trunc i64 %{name}_word to {size}",
             f"  store {size} %{name}_value, ptr %{name}",
         ]
+    cells += ["  %rows = alloca i32", "  %columns = alloca i32"]
     for name, value in (("one", 1.0), ("zero", 0.0)):
         cells += [
             f"  %{name} = alloca {kind}",
@@ -278,7 +326,7 @@ def _gemv(symbol: str, dtype: np.dtype, guarded: bool) -> tuple[str, set[str]]:
         ]
     moves = "\n".join(
         [
-            f"  %{name}_step = mul i64 %i, %{name}_word\n"
+            f"  %{name}_step = mul i64 %which, %{name}_word\n"
             f"  %{name} = getelementptr {kind}, ptr %{name}_base, i64 %{name}_step"
             for name in "abc"
         ]
@@ -293,11 +341,12 @@ def _gemv(symbol: str, dtype: np.dtype, guarded: bool) -> tuple[str, set[str]]:
         "vector",
         "step",
         "zero",
-        "c",
+        "result",
         "result_step",
     ]
     text = _BATCH.format(
         symbol=symbol,
+        kind=kind,
         cells="\n".join([*words, *cells]),
         moves=moves,
         call=f"  call void @fgrad_{routine}({', '.join([f'ptr %{name}' for name in operands])})",
@@ -318,6 +367,7 @@ entry:
   %table = load ptr, ptr %table_at, align 8
 {cells}
   %turned = icmp ne i64 %turned_word, 0
+  %columns_first = icmp eq i64 %flag_word, 78
   %some = icmp slt i64 %lo, %hi
   br i1 %some, label %first, label %end
 first:
@@ -325,8 +375,24 @@ first:
   br label %loop
 loop:
   %i = phi i64 [ %lo, %entered ], [ %following, %loop ]
+  %which = udiv i64 %i, %cells_word
+  %cell = urem i64 %i, %cells_word
 {moves}
-  %matrix = select i1 %turned, ptr %b, ptr %a
+  %before = mul i64 %cell, %cell_results_word
+  %left_over = sub i64 %results_word, %before
+  %is_last_cell = icmp slt i64 %left_over, %cell_results_word
+  %count = select i1 %is_last_cell, i64 %left_over, i64 %cell_results_word
+  %down = select i1 %columns_first, i64 %count, i64 %k_word
+  %across = select i1 %columns_first, i64 %k_word, i64 %count
+  %down_value = trunc i64 %down to i32
+  %across_value = trunc i64 %across to i32
+  store i32 %down_value, ptr %rows
+  store i32 %across_value, ptr %columns
+  %whole = select i1 %turned, ptr %b, ptr %a
+  %skipped = mul i64 %before, %next_word
+  %matrix = getelementptr {kind}, ptr %whole, i64 %skipped
+  %put = mul i64 %before, %result_step_word
+  %result = getelementptr {kind}, ptr %c, i64 %put
   %vector = select i1 %turned, ptr %a, ptr %b
 {call}
   %following = add i64 %i, 1

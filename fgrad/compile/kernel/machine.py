@@ -34,6 +34,7 @@ STACK_BYTES = 1 << 17  # that one kernel may take from the stack
 LATENCY_CYCLES = 4.0  # of an addition or multiplication
 LONG_OPERATION = 20.0  # of one operation that is a formula: exp, sin, pow
 SHORT_BODY = 40  # of a loop's body that gains from more vectors at a time
+MEMORY_BYTES_PER_CYCLE = 8  # that one core reads in order from beyond its L2 cache
 GATHER_CYCLES = 1.5  # of one lane
 FLOPS_PER_CYCLE = 16  # of a factorisation
 FUSED_CYCLES = 0.5  # of an element in a fused loop of vectors
