@@ -58,6 +58,20 @@ OTHER: dict[str, str] = {
     "jax.numpy.float_": "np.float64",
     "jax.numpy.newaxis": "None",
     "jax.numpy.bfloat16": "ml_dtypes.bfloat16",
+    "jax.numpy.float4_e2m1fn": "ml_dtypes.float4_e2m1fn",
+    "jax.numpy.float6_e2m3fn": "ml_dtypes.float6_e2m3fn",
+    "jax.numpy.float6_e3m2fn": "ml_dtypes.float6_e3m2fn",
+    "jax.numpy.float8_e3m4": "ml_dtypes.float8_e3m4",
+    "jax.numpy.float8_e4m3": "ml_dtypes.float8_e4m3",
+    "jax.numpy.float8_e4m3b11fnuz": "ml_dtypes.float8_e4m3b11fnuz",
+    "jax.numpy.float8_e4m3fn": "ml_dtypes.float8_e4m3fn",
+    "jax.numpy.float8_e4m3fnuz": "ml_dtypes.float8_e4m3fnuz",
+    "jax.numpy.float8_e5m2": "ml_dtypes.float8_e5m2",
+    "jax.numpy.float8_e5m2fnuz": "ml_dtypes.float8_e5m2fnuz",
+    "jax.numpy.int2": "ml_dtypes.int2",
+    "jax.numpy.int4": "ml_dtypes.int4",
+    "jax.numpy.uint2": "ml_dtypes.uint2",
+    "jax.numpy.uint4": "ml_dtypes.uint4",
     "jax.lax.after_all": "calls are in the order of the program",
     "jax.lax.composite": "the function itself",
     "jax.lax.create_token": "calls are in the order of the program",
@@ -201,7 +215,8 @@ OTHER: dict[str, str] = {
 _DEVICES = "there is one device to a function, `jit(f, device=...)`, and arrays are NumPy's"
 _SETTING = "a setting of JAX's own machinery"
 _SHARDING = "arrays are whole; `fgrad.distributed.shard_map` runs a function on blocks of them"
-_SMALL = "numbers of 8 bits and less are stored by `ml_dtypes`, and not computed with"
+_SMALL = "numbers of 8 bits and less are converted and moved, and not computed with"
+_TINY = "of `ml_dtypes`, without a zero or of one bit: not traced"
 _REFS = "arrays are written in place as in NumPy, `x[i] = v`, also under `jit`"
 
 # Patterns, and why there is no such name; the first that fits counts.
@@ -272,9 +287,8 @@ REFUSED: dict[str, str] = {
     "jax.nn.*scaled_dot_general*": _SMALL,
     "jax.nn.scaled_matmul": _SMALL,
     "jax.named_*": "cards and profiles name functions and lines by themselves",
-    "jax.numpy.*int[124]": _SMALL,
-    "jax.numpy.float[468]_*": _SMALL,
-    "jax.numpy.float8*": _SMALL,
+    "jax.numpy.*int1": _TINY,
+    "jax.numpy.float8_e8m0fnu": _TINY,
     "jax.lax.*_p": "primitives of JAX; `fgrad.primitive` makes one of your own",
     "jax.lax.linalg.*_p": "primitives of JAX; `fgrad.primitive` makes one of your own",
 }  # fmt: skip

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Hashable
 
+from fgrad.ir.aval import dtype_text
 from fgrad.ir.program import Atom, Lit, Program
 
 
@@ -35,7 +36,9 @@ def _content(program: Program) -> Hashable:
     numbers: dict[Atom, int] = {v: k for k, v in enumerate(program.inputs)}
 
     def word(a: Atom) -> Hashable:
-        return numbers[a] if not isinstance(a, Lit) else (a.value.dtype.char, a.value.tobytes())
+        return (
+            numbers[a] if not isinstance(a, Lit) else (dtype_text(a.value.dtype), a.value.tobytes())
+        )
 
     eqns: list[Hashable] = []
     for eqn in program.eqns:

@@ -24,6 +24,7 @@ from fgrad.distributed.engine import Engine
 from fgrad.distributed.mesh import Mesh, P
 from fgrad.distributed.shard import spec_leaves
 from fgrad.errors import ArgumentError, Row
+from fgrad.ir.aval import is_bfloat16, is_stored
 from fgrad.typing import PyTree
 
 LIST = "tree.json"
@@ -113,7 +114,9 @@ def load(
 
 def _plain(x: np.ndarray) -> np.ndarray:
     """What the format of NumPy has a name for."""
-    return x.view(np.uint16) if x.dtype.kind == "V" else x
+    if is_stored(x.dtype):
+        return x.view(np.uint8)
+    return x.view(np.uint16) if is_bfloat16(x.dtype) else x
 
 
 def _shapes(leaves: Sequence[np.ndarray], cut: Sequence[P], mesh: Mesh) -> list[tuple[int, ...]]:

@@ -22,6 +22,14 @@ DTYPE_NAMES = {
 }  # fmt: skip
 DTYPES = {short: np.dtype(name) for name, short in DTYPE_NAMES.items()}
 DTYPE_NAMES["bfloat16"] = "bf16"  # of ml_dtypes, which only those need who have such arrays
+STORED_FLOATS = {
+    "float8_e3m4": "f8e3m4", "float8_e4m3": "f8e4m3", "float8_e4m3b11fnuz": "f8e4m3b11fnuz",
+    "float8_e4m3fn": "f8e4m3fn", "float8_e4m3fnuz": "f8e4m3fnuz", "float8_e5m2": "f8e5m2",
+    "float8_e5m2fnuz": "f8e5m2fnuz", "float6_e2m3fn": "f6e2m3fn", "float6_e3m2fn": "f6e3m2fn",
+    "float4_e2m1fn": "f4e2m1fn",
+}  # fmt: skip
+STORED_INTEGERS = {"int4": "i4", "uint4": "u4", "int2": "i2", "uint2": "u2"}
+DTYPE_NAMES.update(STORED_FLOATS | STORED_INTEGERS)
 
 BOOL: DType = np.dtype(np.bool_)
 INT32: DType = np.dtype(np.int32)
@@ -47,14 +55,35 @@ def is_bfloat16(dtype: DType) -> bool:
     return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
-_FIRST_FOREIGN = 256  # the number of the first dtype that is not NumPy's own
+FIRST_FOREIGN = 256  # the number of the first dtype that is not NumPy's own
+
+
+def is_stored(dtype: DType) -> bool:
+    """Whether numbers are of ml_dtypes and one byte or less: converted and moved, not computed
+    with."""
+    return dtype.num >= FIRST_FOREIGN and (
+        dtype.name in STORED_FLOATS or dtype.name in STORED_INTEGERS
+    )
+
+
+def dtype_text(dtype: DType) -> str:
+    """The text of a dtype in keys that outlive the process; NumPy's own is `V1` for all foreign
+    ones of one byte."""
+    return dtype.str if dtype.num < FIRST_FOREIGN else dtype.name
+
+
+def has_derivative(dtype: DType) -> bool:
+    """Whether numbers of a dtype have tangents: those that are no integers."""
+    return dtype.kind in "fcV" and dtype.name not in STORED_INTEGERS
 
 
 def is_numeric(dtype: DType) -> bool:
     """Whether arrays of a dtype can be traced: bool, integer, floating point or complex."""
     if dtype.kind in "biufc":
-        return dtype.num < _FIRST_FOREIGN and dtype.char not in "gG"
-    return is_bfloat16(dtype)
+        if dtype.num < FIRST_FOREIGN:
+            return dtype.char not in "gG"
+        return is_stored(dtype)
+    return is_bfloat16(dtype) or is_stored(dtype)
 
 
 class Aval:

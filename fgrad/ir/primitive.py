@@ -20,15 +20,17 @@ and dtype, and for elementwise primitives not even these.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
 from fgrad.base.lazy_import import load
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import caller
-from fgrad.errors import CheckError
-from fgrad.ir.traits import Along, Refusal, Traits, given
-from fgrad.typing import PyTree
+from fgrad.errors import CheckError, UnsupportedTypeError
+from fgrad.ir.aval import STORED_INTEGERS, Aval, is_stored
+from fgrad.ir.traits import Along, Refusal, Rounding, Traits, given
+from fgrad.typing import DType, PyTree
 
 Rule = Callable[..., PyTree]
 R = TypeVar("R", bound=Rule)
@@ -240,8 +242,24 @@ class Primitive:
     def type_rule(self, rule: R) -> R:
         """Decorator: set the type rule, which is the checker's rule too."""
         self._set("type_rule", rule)
-        self.type_of = rule
+        self.type_of = rule if self._takes_stored() else self._of_wide(rule)
         return rule
+
+    def _takes_stored(self) -> bool:
+        """Whether it takes numbers that can only be moved and converted."""
+        return self.holds is not None or self.rounding is Rounding.COPIES or self.name == "convert"
+
+    def _of_wide(self, rule: Rule) -> Rule:
+        """A type rule that refuses such numbers."""
+
+        @functools.wraps(rule)
+        def type_of(*avals: Aval, **params: object) -> PyTree:
+            for aval in avals:
+                if is_stored(aval.dtype):
+                    raise _stored_numbers(self.name, aval.dtype)
+            return rule(*avals, **params)
+
+        return type_of
 
     def evaluate(self, rule: R) -> R:
         """Decorator: set the NumPy evaluation."""
@@ -268,6 +286,18 @@ class Primitive:
         refusal = why if isinstance(why, Refusal) else Refusal(why)
         self._set(slot, refusal)
         self.discrete = self.discrete or refusal is DISCRETE
+
+
+def _stored_numbers(name: str, dtype: DType) -> UnsupportedTypeError:
+    wide = "np.int8" if dtype.name in STORED_INTEGERS else "np.float32"
+    return UnsupportedTypeError(
+        f"{name} does not take numbers of dtype {dtype}.",
+        (
+            ("why", "numbers of 8 bits and less are stored: converted, indexed and moved."),
+            ("write", f"x.astype({wide})      the numbers to compute with"),
+            ("write", f"y.astype({dtype.name!r})".ljust(25) + "the result, to be stored"),
+        ),
+    )
 
 
 def folds(along: Along) -> list[Primitive]:

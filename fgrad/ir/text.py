@@ -21,7 +21,7 @@ import numpy as np
 
 from fgrad.base.digest import digest
 from fgrad.base.kinds import is_scalar, is_tuple
-from fgrad.ir.aval import DTYPE_NAMES, DTYPES, Aval
+from fgrad.ir.aval import DTYPE_NAMES, DTYPES, Aval, dtype_text
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import subprograms
@@ -124,7 +124,7 @@ def const_text(x: np.ndarray) -> str:
 
 def const_digest(x: np.ndarray) -> str:
     """The name of an array's contents."""
-    head = f"{x.dtype.str}{x.shape}".encode()
+    head = f"{dtype_text(x.dtype)}{x.shape}".encode()
     return "digest:" + digest(head, np.ascontiguousarray(x).tobytes())[:24]
 
 

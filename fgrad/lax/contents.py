@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.pickling import Transformed
+from fgrad.ir.aval import dtype_text
 
 LARGE = 1 << 16  # bytes of an array that is not compared
 TRUSTED = frozenset({"numpy", "fgrad", "math", "cmath", "operator", "builtins", "scipy", "typing"})
@@ -51,7 +52,7 @@ def _part(x: Any, around: tuple[types.CodeType, ...]) -> Hashable:
     if isinstance(x, np.ndarray):
         return _array(x)
     if isinstance(x, np.generic):
-        return x.dtype.str, x.tobytes()
+        return dtype_text(x.dtype), x.tobytes()
     if kind in (tuple, list):
         return kind, tuple([_part(item, around) for item in x])
     if kind is dict:
@@ -70,7 +71,7 @@ def _part(x: Any, around: tuple[types.CodeType, ...]) -> Hashable:
 def _array(x: np.ndarray) -> Hashable:
     if type(x) is not np.ndarray or x.nbytes > LARGE or x.dtype.hasobject:
         raise Unknown
-    return x.dtype.str, x.shape, x.tobytes()
+    return dtype_text(x.dtype), x.shape, x.tobytes()
 
 
 def _is_trusted(x: object) -> bool:

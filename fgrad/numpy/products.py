@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.errors import ArgumentError, ShapeError
-from fgrad.ir.aval import FLOAT32
+from fgrad.ir.aval import FLOAT32, has_derivative
 from fgrad.numpy.arrange import known_ints, moveaxis
 from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
@@ -44,7 +44,7 @@ def _mismatch(name: str, a: Value, b: Value) -> ShapeError:
 def _pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Value, Value]:
     """Promoted operands of a product, bfloat16 as float32; those of rank 0 are refused."""
     x, y = promote((a, b))
-    if x.dtype.kind == "V":
+    if x.dtype.kind == "V" and has_derivative(x.dtype):
         x, y = convert(x, FLOAT32), convert(y, FLOAT32)
     if (not np.ndim(x) and not isinstance(x, Tracer)) or not len(x.shape) or not len(y.shape):
         raise ArgumentError(f"{name}: operands of rank 0 are not allowed; use * instead")

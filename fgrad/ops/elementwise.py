@@ -18,7 +18,7 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
-from fgrad.ir.aval import BOOL, Aval
+from fgrad.ir.aval import BOOL, Aval, has_derivative
 from fgrad.ir.basic import BASIC
 from fgrad.ir.primitive import OUT, Primitive, Reads
 from fgrad.ir.traits import Traits
@@ -543,7 +543,7 @@ def _(x: Aval, *, dtype: np.dtype) -> Aval:
 
 def _convert_map(t: Value, x: Value, out: Value, *, dtype: np.dtype) -> Value | None:
     """The tangent in the other precision; zero to or from integers."""
-    if x.dtype.kind not in FLOATS or dtype.kind not in FLOATS:
+    if not (has_derivative(x.dtype) and has_derivative(dtype)):
         return None
     return convert(t, dtype if t.dtype == x.dtype else x.dtype)
 

@@ -24,7 +24,7 @@ from fgrad.typing import EqnParams, Shaped
 
 F = TypeVar("F", bound=Callable[..., object])
 
-# dtype.kind letters; V is bfloat16.
+# dtype.kind letters; V is bfloat16, and numbers of a byte where they are taken (`ir.primitive`).
 FLOATS = "fcV"
 REAL_FLOATS = "fV"
 NUMBERS = "iufcV"

@@ -105,18 +105,12 @@ def test_hints_of_reads() -> None:
         fgrad.at(x)[-1].get(wrap_negative_indices=False)
 
 
-@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "int4", "float4_e2m1fn"])
-def test_numbers_of_few_bits_are_stored_not_computed_with(name: str) -> None:
+@pytest.mark.parametrize("name", ["float8_e8m0fnu", "int1"])
+def test_dtypes_of_few_bits_that_are_not_traced_say_so(name: str) -> None:
     dtype = np.dtype(getattr(ml_dtypes, name))
-    stored = np.arange(4).astype(dtype)
-    slope = fgrad.grad(lambda w: np.sum(w * stored.astype(np.float32)))(np.ones(4, np.float32))
-    np.testing.assert_array_equal(slope, [0, 1, 2, 3])
     with pytest.raises(UnsupportedTypeError, match=r"np\.asarray\(y\)\.astype"):
-        fgrad.jit(lambda x: x.astype(dtype))(np.arange(4.0))
+        fgrad.jit(lambda x: x.astype(dtype))(np.ones(4))
     for f in (fgrad.jit(lambda x: x), fgrad.vmap(lambda x: x), fgrad.jit(fgrad.vmap(lambda x: x))):
-        with pytest.raises(UnsupportedTypeError, match="stored by ml_dtypes") as found:
-            f(stored)
+        with pytest.raises(UnsupportedTypeError, match="no zero") as found:
+            f(np.ones(4).astype(dtype))
         assert "static" not in str(found.value) and name in str(found.value)
-        np.testing.assert_array_equal(f(stored.astype(np.float32)), [0, 1, 2, 3])
-    result = np.asarray(fgrad.jit(lambda x: x + 0.0)(np.arange(4.0))).astype(dtype)
-    np.testing.assert_array_equal(result, stored)

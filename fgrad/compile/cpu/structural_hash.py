@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.digest import digest
+from fgrad.ir.aval import dtype_text
 from fgrad.ir.primitive import Opaque
 from fgrad.ir.program import Atom, Lit, Params, Program, Var
 
@@ -43,10 +44,10 @@ def _digest(program: Program, known: dict[int, str]) -> str:
     def bind(var: Var) -> str:
         number[var] = str(len(number))
         aval = var.aval
-        kind = (aval.shape, aval.dtype.char, aval.weak)
+        kind = (aval.shape, aval.dtype.num, aval.weak)
         text = types.get(kind)
         if text is None:
-            text = types[kind] = f"{aval.dtype.str}{aval.shape}{aval.weak:d}"
+            text = types[kind] = f"{dtype_text(aval.dtype)}{aval.shape}{aval.weak:d}"
         return text
 
     words = [bind(v) for v in program.inputs]
@@ -87,9 +88,9 @@ def _word(value: Any, known: dict[int, str]) -> Hashable:
     if kind is tuple:
         return tuple([_word(item, known) for item in value])
     if isinstance(value, np.dtype):
-        return "dtype", value.str
+        return "dtype", dtype_text(value)
     if isinstance(value, np.generic):
-        return "number", value.dtype.char, value.tobytes()
+        return "number", dtype_text(value.dtype), value.tobytes()
     if kind is Program:
         return "program", _known(value, known)
     if isinstance(value, Opaque):

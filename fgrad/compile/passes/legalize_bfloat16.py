@@ -6,8 +6,10 @@ A bfloat16 is the upper half of a float32, so a word is made wide by a shift.  E
 makes new numbers rounds them to the nearest bfloat16, ties to even, as NumPy with ml_dtypes does
 after each of its own; in a kernel they stay in float32 registers, and sums are rounded once.
 
-Requires that calls are inlined.  Ensures that no value is bfloat16: inputs and outputs that were
-are uint16, whose buffers hold the same bits.
+Numbers of one byte and less are only moved and converted, see `stored`.
+
+Requires that calls are inlined.  Ensures that no value is bfloat16 or smaller: inputs and outputs
+that were are uint16 or uint8, whose buffers hold the same bits.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.ir.aval import FLOAT32, UINT32, Aval, is_bfloat16
+from fgrad.compile.passes import stored
+from fgrad.ir.aval import FIRST_FOREIGN, FLOAT32, UINT32, Aval, is_bfloat16, is_stored
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.traits import UNROUNDED, Rounding
 from fgrad.ops import elementwise as ew
@@ -24,6 +27,7 @@ from fgrad.ops import primitives as prims
 from fgrad.trace import Value, bind, trace
 from fgrad.tracing.thread_state import THREAD
 
+UINT8 = np.dtype(np.uint8)
 UINT16 = np.dtype(np.uint16)
 _HALF = 16  # bits of a word
 
@@ -73,14 +77,16 @@ def rounded(x: Value) -> Value:
 
 def words_aval(aval: Aval) -> Aval:
     """What stands for a value."""
+    if is_stored(aval.dtype):
+        return Aval(aval.shape, UINT8)
     return Aval(aval.shape, UINT16) if is_bfloat16(aval.dtype) else aval
 
 
 def has_bfloat(program: Program) -> bool:
-    """Whether a program has values in bfloat16."""
+    """Whether a program has values in bfloat16, or in numbers that are only stored."""
     values = [*program.inputs, *[v for v, _ in program.consts]]
     values += [v for eqn in program.eqns for v in eqn.outputs]
-    return any([v.aval.dtype.kind == "V" for v in values])
+    return any([v.aval.dtype.num >= FIRST_FOREIGN for v in values])
 
 
 def legalize_bfloat16(program: Program) -> Program:
@@ -109,6 +115,8 @@ def legalize_bfloat16(program: Program) -> Program:
 
 def _known(x: Any) -> Operand:
     """A constant."""
+    if is_stored(x.dtype):
+        return np.asarray(x).view(UINT8)[()]
     if not is_bfloat16(x.dtype):
         return x
     word = np.asarray(x).view(UINT16)
@@ -127,7 +135,7 @@ def _apply(eqn: Eqn, operands: list[Operand]) -> list[Operand]:
     """The results of one equation."""
     prim, params = eqn.prim, eqn.params
     if prim is prims.convert:
-        return [_convert(operands[0], params["dtype"])]
+        return [_convert(operands[0], eqn.inputs[0].aval.dtype, params["dtype"])]
     if prim is prims.bitcast:
         return [_bitcast(operands[0], params["dtype"])]
     as_words = any([_holds_program(p) for p in params.values()]) or (
@@ -147,8 +155,12 @@ def _apply(eqn: Eqn, operands: list[Operand]) -> list[Operand]:
     return results
 
 
-def _convert(x: Operand, dtype: np.dtype) -> Operand:
+def _convert(x: Operand, given: np.dtype, dtype: np.dtype) -> Operand:
     """By float32, as ml_dtypes converts."""
+    if is_stored(given):
+        return _convert(stored.number(x, given), stored.WIDE, dtype)
+    if is_stored(dtype):
+        return stored.word(_wide(x), dtype)
     if not is_bfloat16(dtype):
         return ew.convert(_wide(x), dtype)
     return x if isinstance(x, Brain) else Brain(rounded(ew.convert(x, FLOAT32)))

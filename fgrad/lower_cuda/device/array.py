@@ -19,7 +19,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.compile.jit import eager_device  # noqa: F401 - the operators
 from fgrad.errors import ArgumentError, UnsupportedTypeError
-from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric
+from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric, is_stored
 from fgrad.lower_cuda.device import dlpack
 from fgrad.lower_cuda.device.driver import Driver, driver
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice
@@ -248,7 +248,7 @@ def on_device(x: Any, dtype: np.dtype | None = None) -> DeviceArray:
         if hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] == dlpack.CUDA:
             return from_dlpack(x)
     array = np.asarray(x, dtype)
-    if not is_numeric(array.dtype):
+    if not is_numeric(array.dtype) or is_stored(array.dtype):
         raise UnsupportedTypeError(
             f"A GPU holds arrays of numbers, not of {array.dtype}.",
             (("value", f"a {type(x).__name__}"),),

@@ -17,6 +17,7 @@ import numpy as np
 
 from fgrad.base.source import here, resolve
 from fgrad.errors import GradDtypeError
+from fgrad.ir.aval import has_derivative
 from fgrad.ops.complex import conj
 from fgrad.ops.families import REAL_FLOATS
 from fgrad.trace import Value
@@ -30,7 +31,8 @@ def check_argument(
     dtype: np.dtype, holomorphic: bool, name: str, what: str, argument: str = "an argument"
 ) -> None:
     """Refuse arguments that have no derivative, or none of the kind that was asked for."""
-    if dtype.kind == "c" or (dtype.kind in REAL_FLOATS and not holomorphic):
+    real = dtype.kind in REAL_FLOATS and has_derivative(dtype)
+    if dtype.kind == "c" or (real and not holomorphic):
         return
     if holomorphic and dtype.kind in REAL_FLOATS:
         raise GradDtypeError(
@@ -55,7 +57,7 @@ def check_argument(
 
 def check_result(dtype: np.dtype, holomorphic: bool, fun: Callable[..., PyTree], what: str) -> None:
     """Refuse results that have no derivative, or none of the kind that was asked for."""
-    if dtype.kind in ("c" if holomorphic else REAL_FLOATS):
+    if dtype.kind in ("c" if holomorphic else REAL_FLOATS) and has_derivative(dtype):
         return
     name = function_name(fun)
     if holomorphic and dtype.kind in REAL_FLOATS:

@@ -85,12 +85,12 @@ def unsupported_type(x: object, what: str) -> UnsupportedTypeError:
 
 
 def is_small(dtype: object) -> bool:
-    """Whether a dtype is one of the numbers of ml_dtypes that are stored and not computed with."""
+    """Whether a dtype is one of ml_dtypes'; asked of those that are not traced."""
     return getattr(getattr(dtype, "type", None), "__module__", "") == "ml_dtypes"
 
 
 SMALL_NUMBERS = (
-    ("why", "numbers of 8 bits and less are stored by ml_dtypes, and not computed with."),
+    ("why", "it has no zero, or one bit; of 8 bits and less the others of ml_dtypes are traced."),
     ("write", "f(x.astype(np.float32))      converted outside of the function"),
     (
         "write",
