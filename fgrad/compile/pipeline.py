@@ -22,6 +22,7 @@ import numpy as np
 
 from fgrad.base.gc_policy import collector_paused
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.waiting import Waiting
 from fgrad.compile.backend import BACKENDS, Backend
 from fgrad.compile.fuse.partition import Fusion, fuse
 from fgrad.compile.kernel.check import check_kernel
@@ -98,16 +99,21 @@ def compile_program(
         donated: inputs whose memory may be given to results.
     """
     before = spent()
-    with collector_paused():
-        compiled = _compile(program, args, BACKENDS[device], donated)
+    with collector_paused(), Waiting(program.name) as waiting:
+        compiled = _compile(program, args, BACKENDS[device], donated, waiting)
+        waiting.done([(stage.name, stage.ms) for stage in compiled.stages])
     code = [(name, 1e3 * (seconds - before[name])) for name, seconds in spent().items()]
     return compiled._replace(code=tuple(code))
 
 
 def _compile(
-    program: Program, args: Sequence[Any] | None, backend: Backend, donated: Sequence[Donation]
+    program: Program,
+    args: Sequence[Any] | None,
+    backend: Backend,
+    donated: Sequence[Donation],
+    waiting: Waiting | None = None,
 ) -> Compiled:
-    log = _Log(program, args, backend)
+    log = _Log(program, args, backend, waiting)
     # Calls first, so that every later pass sees the whole program.
     program = log.checked("inline", inline_calls, program)
     # What nobody reads costs nothing from here on.
@@ -231,9 +237,16 @@ def _schedule_steps(steps: Sequence[Step], backend: Backend) -> list[Step]:
 class _Log:
     """Runs passes: measures, prints, dumps and checks each."""
 
-    def __init__(self, program: Program, args: Sequence[Any] | None, backend: Backend) -> None:
+    def __init__(
+        self,
+        program: Program,
+        args: Sequence[Any] | None,
+        backend: Backend,
+        waiting: Waiting | None,
+    ) -> None:
         self.stages: list[Stage] = []
         self.backend = backend
+        self.waiting = waiting
         self.args = args
         self.expected: Sequence[object] | None = None
         if config.check >= 2:
@@ -255,6 +268,8 @@ class _Log:
 
     def timed(self, name: str, rewrite: Callable[[Any], B], x: Any, size: Callable[[B], int]) -> B:
         """Run a pass and record a stage."""
+        if self.waiting is not None:
+            self.waiting.stage = name
         start = time.perf_counter()
         result = rewrite(x)
         ms = 1e3 * (time.perf_counter() - start)
