@@ -44,10 +44,10 @@ from fgrad.compile.jit.texts import (
     changes_often,
     explain_retrace,
     identifier,
+    result_array,
     traced_often,
     unhashable,
     unsupported,
-    unsupported_result,
 )
 from fgrad.config import config
 from fgrad.errors import ArgumentError, FgradError, RetraceWarning
@@ -525,9 +525,7 @@ def _weak_as(program: Program, outs: Sequence[object]) -> Sequence[object]:
 def _result(x: object, fun: str) -> Value | OnDevice:
     if isinstance(x, (Tracer, OnDevice)):
         return lift(x)
-    array = np.asarray(x)
-    if array.dtype.name not in DTYPE_NAMES:
-        raise unsupported_result(fun, x)
+    array = result_array(fun, x)
     return array if array.ndim else array[()]
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fgrad import tree
+from fgrad.base.foreign import holds_array
 from fgrad.base.pickling import label_of
 from fgrad.compile.jit.entries import Arguments
 from fgrad.compile.jit.static_arguments import Static
 from fgrad.errors import StaticArgumentError, UnsupportedTypeError
+from fgrad.ir.aval import DTYPE_NAMES
 from fgrad.transforms.core.wrap import SMALL_NUMBERS, dataclass_advice, is_small
 
 
@@ -72,15 +76,18 @@ def unsupported(name: str, x: Any, path: str) -> UnsupportedTypeError:
     )
 
 
-def unsupported_result(name: str, x: object) -> UnsupportedTypeError:
-    """The card for a result that is no array of numbers."""
-    return UnsupportedTypeError(
-        f"A result of jit({name}) is not an array of numbers.",
-        (
-            ("value", f"it is a {type(x).__name__}"),
-            ("write", "return arrays and containers of them"),
-        ),
-    )
+def result_array(name: str, x: object) -> np.ndarray:
+    """A result as an array; what only has elements, as a subclass of list, is refused."""
+    if isinstance(x, (np.ndarray, np.generic, int, float, complex)) or holds_array(x):
+        array = np.asarray(x)
+        if array.dtype.name in DTYPE_NAMES:
+            return array
+    kind = type(x).__name__
+    rows = [("value", f"it is a {kind}"), ("write", "return arrays and containers of them")]
+    if isinstance(x, (list, tuple, dict)):
+        rows.append(("write", f"fgrad.tree.register_node({kind}, flatten, unflatten)"))
+    headline = f"A result of jit({name}) is not an array of numbers."
+    raise UnsupportedTypeError(headline, tuple(rows))
 
 
 def unhashable(name: str, statics: Sequence[tuple[Hashable, Static]]) -> StaticArgumentError:
