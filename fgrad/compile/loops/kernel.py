@@ -36,6 +36,7 @@ from fgrad.compile.loops.control import (
     write_scan,
     write_while,
 )
+from fgrad.compile.loops.independent import independent_steps
 from fgrad.compile.loops.find_batch_axes import NO_LANES, Lanes, body_lanes, find_lanes
 from fgrad.compile.loops.prepare import prepared
 from fgrad.compile.loops.rows import RowWriter, is_long_product
@@ -213,7 +214,7 @@ class _Loop:
         self.builder.close_to(self.writer.around)
         flags = self.writer.flags()
         self.builder.close_to(0)
-        kernel = self.vectorised(fuse_multiply_add(self.builder.kernel()))
+        kernel = independent_steps(self.vectorised(fuse_multiply_add(self.builder.kernel())))
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         if not kernel.body:
             return [*copies]
@@ -300,6 +301,9 @@ class _Loop:
         b = KernelBuilder({}, {}, {})
         places = b.open_all(out.aval.shape, "parallel")
         at = total(places, row_major(out.aval.shape))
+        made = None if isinstance(source, Lit) else self.defined.get(source)
+        if made is not None and made.prim is prims.broadcast and isinstance(made.inputs[0], Lit):
+            source = made.inputs[0]  # one number everywhere needs no array to be copied
         id = (
             b.const(source.value, out.aval.dtype)
             if isinstance(source, Lit)
