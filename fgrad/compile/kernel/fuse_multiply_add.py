@@ -1,26 +1,25 @@
 """L5. Products that are added become one operation: `add (mul a b) c` -> `muladd a b c`.
 
 Only a product that nothing else reads, and that meets no other product: `x*x - y*y` keeps both
-rounded alike, so that equal squares cancel.  Nor where a loop in order adds what needs no step before
-to what that has made: each step waits for the last, and an addition alone takes half as long.
+rounded alike, so that equal squares cancel.  Nor where a loop in order adds what needs no step
+before to what that has made: each step waits for the last, and an addition takes half as long.
 """
 
 from __future__ import annotations
 
 from fgrad.compile.kernel.ir import (
-    Break,
     Init,
     Kernel,
     Load,
     Loop,
     Op,
     Read,
-    Ref,
     Statement,
     Store,
     Update,
 )
 from fgrad.compile.kernel.rewrite import Body, Names, walk
+from fgrad.compile.kernel.unread import used_by
 
 _NONE: frozenset[int] = frozenset()
 
@@ -45,7 +44,7 @@ class _Contraction:
         self.uses: dict[int, int] = {}
         self.carried = _carried(whole.body, products) if _is_in_order(whole.body) else {}
         for s in walk(whole.body):
-            for id in _used(s):
+            for id in used_by(s):
                 self.uses[id] = self.uses.get(id, 0) + 1
 
     def kernel(self) -> Kernel:
@@ -87,22 +86,6 @@ class _Contraction:
         return [negated, Op(s.id, "muladd", args, s.dtype)]
 
 
-def _used(s: Statement) -> list[int]:
-    """The ids that a statement reads."""
-    if isinstance(s, Op):
-        return list(s.args)
-    if isinstance(s, Load):
-        return [v for v, _ in s.gather] + ([] if s.predicate is None else [s.predicate])
-    if isinstance(s, Store):
-        own = [v for v, _ in s.scatter] + ([] if s.predicate is None else [s.predicate])
-        return [s.value, *own]
-    if isinstance(s, (Update, Break)):
-        return [s.value]
-    if isinstance(s, Init) and isinstance(s.start, Ref):
-        return [s.start.id]
-    return []
-
-
 def _is_in_order(body: Body) -> bool:
     """Whether a kernel has no lanes that hide how long an operation takes."""
     return all([s.kind in ("serial", "while") for s in body if isinstance(s, Loop)])
@@ -119,10 +102,10 @@ def _carried(body: Body, products: dict[int, Op]) -> dict[int, set[int]]:
         if isinstance(s, Read):
             late.add(s.id)
             before.get(s.acc, set()).add(s.id)
-        elif isinstance(s, Load) and (s.buffer in written or not late.isdisjoint(_used(s))):
-            late.add(s.id)
-        elif isinstance(s, Op) and not late.isdisjoint(s.args):
-            late.add(s.id)
+        elif isinstance(s, (Load, Op)):
+            changes = isinstance(s, Load) and s.buffer in written
+            if changes or not late.isdisjoint(used_by(s)):
+                late.add(s.id)
     early = products.keys() - late
     updates = [s for s in walk(body) if isinstance(s, Update) and s.acc in carries]
     return {s.value: before[s.acc] | early for s in updates}

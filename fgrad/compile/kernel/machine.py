@@ -69,3 +69,4 @@ RELEASE_CYCLES = 30_000  # of a call during which other Python threads may run: 
 ELEMENTS_WORTH_UNROLLING = 1 << 14
 ELEMENTS_WORTH_WIDE_CODE = 1 << 18
 PRODUCTS_WORTH_A_KERNEL = 1 << 19  # multiplications of a product with code for its shape
+STRIP = 128  # steps of a loop whose values wait in the nearest cache for the steps in order

@@ -110,4 +110,3 @@ def _is_won(loop: Loop, lanes: int) -> bool:
     """Whether vectors are faster."""
     single = sum([weight(s) for s in loop.body]) + 1
     return lanes * single >= WON * (vector_cost(loop.body, loop.axis, lanes) + 1)
-

@@ -25,6 +25,7 @@ from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import Body
+from fgrad.compile.kernel.unread import drop_unread
 from fgrad.compile.loops.branches import LOOP_RULES
 from fgrad.compile.loops.control import (
     Scan,
@@ -36,10 +37,11 @@ from fgrad.compile.loops.control import (
     write_scan,
     write_while,
 )
-from fgrad.compile.loops.independent import independent_steps
 from fgrad.compile.loops.find_batch_axes import NO_LANES, Lanes, body_lanes, find_lanes
+from fgrad.compile.loops.independent import independent_steps
 from fgrad.compile.loops.prepare import prepared
 from fgrad.compile.loops.rows import RowWriter, is_long_product
+from fgrad.compile.loops.strips import in_strips
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loops.writer import FEW_CELLS, FEW_COSTLY, FEW_SUMMED, LoopBuilder
 from fgrad.compile.tasks.routines import MatrixRoutine
@@ -214,7 +216,8 @@ class _Loop:
         self.builder.close_to(self.writer.around)
         flags = self.writer.flags()
         self.builder.close_to(0)
-        kernel = independent_steps(self.vectorised(fuse_multiply_add(self.builder.kernel())))
+        kernel = fuse_multiply_add(drop_unread(self.builder.kernel()))
+        kernel = in_strips(independent_steps(self.vectorised(kernel)))
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         if not kernel.body:
             return [*copies]
