@@ -13,8 +13,6 @@ place (`stand_ins`): `links` say from which values each one is reached.
 from __future__ import annotations
 
 import functools
-import gc
-import os
 import sys
 import types
 import weakref
@@ -32,7 +30,6 @@ from fgrad.base.foreign import shared_memory
 from fgrad.base.kinds import (
     is_any,
     is_array,
-    is_attributes,
     is_bag,
     is_dict,
     is_frozenset,
@@ -49,6 +46,16 @@ from fgrad.base.kinds import (
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
+from fgrad.tracing.outside.attributes import (
+    asked_names,
+    dict_of_class,
+    has_usual_attributes,
+    is_installed,
+    is_trusted,
+    own_attributes,
+    relatives,
+    slot,
+)
 from fgrad.tracing.outside.reads import FREE, GLOBAL, ITEM, LOCAL, WRITERS, Path, Step, reads_of
 from fgrad.tracing.outside.watches import MISSING, Key, PlaceKey, Watches, is_number
 from fgrad.typing import PyTree
@@ -56,24 +63,11 @@ from fgrad.typing import PyTree
 MOST_ITEMS = 1024  # of one container
 MOST_FUNCTIONS = 200  # of one installed package that are looked into
 DEEPEST = 50  # functions of functions that are looked into at once, the others afterwards
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-# Libraries that nobody changes; pytest's assertions read all of it in functions of test files.
-_LIBRARIES = {"numpy", "scipy", "fgrad", "optree", "pytest", "_pytest", "pluggy"}
-TRUSTED = frozenset(_LIBRARIES) | sys.stdlib_module_names
-_HOLDERS = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
 _MEMBER = types.MemberDescriptorType
 _METHODS = (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
 _UNREAD = frozenset({"__repr__", "__str__", "__del__", "__reduce__", "__getstate__"})
 
 Bound = Mapping[str, object]  # parameters whose values are known
-
-
-def is_trusted(x: object) -> bool:
-    """Whether a module, class or function belongs to a library that nobody changes."""
-    if isinstance(x, type) and (x.__module__, x.__name__) in _HOLDERS:
-        return False
-    name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None)
-    return isinstance(name, str) and name.partition(".")[0] in TRUSTED and name != "__main__"
 
 
 class World(NamedTuple):
@@ -155,7 +149,7 @@ class _Walk:
             self.open = True
             count = len(self.names), len(self.objects)
             for x, path in list(self.objects):
-                for name in sorted(self.names & _attribute_names(x)):
+                for name in sorted(asked_names(x, self.names)):
                     if (id(x), name) not in self.asked:
                         self.asked.add((id(x), name))
                         self.attribute(x, name, path, ())
@@ -204,6 +198,7 @@ class _Walk:
         elif isinstance(x, types.MethodType):
             self.method(x.__func__, x.__self__, path)
         elif is_partial(x):
+            self.objects.append((x, path))
             self.see(x.func, path)
             for k, part in enumerate((*x.args, *x.keywords.values())):
                 self.exposing(part, f"{path}.args[{k}]")
@@ -282,7 +277,7 @@ class _Walk:
         if is_any(x, _WRITTEN) and name in WRITERS:
             return
         known = isinstance(x, (types.ModuleType, type)) or not is_trusted(type(x))
-        if not known or not _has_usual_attributes(x):
+        if not known or not has_usual_attributes(x):
             self.see(x, path)
             self.open = True
         self.attribute(x, name, path, rest)
@@ -304,6 +299,8 @@ class _Walk:
         if fun.__code__ in self.called_back or self.is_enough(fun):
             return
         self.watches.function(fun, path)
+        if fun.__dict__:
+            self.objects.append((fun, path))
         for k, default in enumerate(fun.__defaults__ or ()):
             self.exposing(default, f"{path}.__defaults__[{k}]")
         if fun.__kwdefaults__:
@@ -326,7 +323,7 @@ class _Walk:
     def is_enough(self, fun: types.FunctionType) -> bool:
         """Whether a function belongs to a large installed package, of which many were looked into:
         all of pandas is behind `isinstance(x, pandas.DataFrame)`."""
-        if not any([folder in fun.__code__.co_filename for folder in _INSTALLED]):
+        if not is_installed(fun.__code__.co_filename):
             return False
         package = (fun.__module__ or "").partition(".")[0]
         self.looked_into[package] += 1
@@ -393,6 +390,8 @@ class _Walk:
                 self.item(scope, name, name, steps)
             else:
                 self.watches.item(scope, name, MISSING, name)
+                if name in _OF_SCOPE and not is_installed(str(scope.get("__file__", ""))):
+                    self.exposing(scope, name)
                 if name == "super":  # it finds the object by itself
                     for x in bound.values():
                         self.exposing(x, name)
@@ -437,13 +436,21 @@ class _Walk:
     def attribute(self, x: object, name: str, path: str, steps: Sequence[Step]) -> None:
         """`x.name` is read, as Python finds it: in the class, in the object, in the class."""
         where = f"{path}.{name}"
-        if isinstance(x, (types.ModuleType, types.FunctionType)):
-            if not is_trusted(x):
+        relative = relatives(x, name)
+        if relative is not MISSING:
+            self.follow(relative, steps, where)
+        elif name == "__dict__":
+            self.objects.append((x, path))  # whose attributes are all asked for
+        if isinstance(x, (types.ModuleType, types.FunctionType)) or is_partial(x):
+            if is_partial(x) or not is_trusted(x):
                 self.item(vars(x), name, where, steps)
+            elif x is sys and name == "modules":
+                self.follow(sys.modules, steps, where)
             return
         if isinstance(x, type):
-            if not is_trusted(x):
-                self.class_attribute(x, name, path, steps)
+            for owner in (x, type(x)):
+                if not is_trusted(owner):
+                    self.class_attribute(owner, name, path, steps, x if owner is not x else MISSING)
             return
         cls = type(x)
         if is_trusted(cls):
@@ -453,7 +460,7 @@ class _Walk:
         if isinstance(in_class, property):
             return
         if isinstance(in_class, _MEMBER):
-            value = _slot(in_class, x)
+            value = slot(in_class, x)
             self.watches.slot(x, in_class, value, where)
             if value is not MISSING:
                 self.number((id(x), in_class), value, steps)
@@ -546,6 +553,7 @@ _PLAIN = frozenset(
     | {types.BuiltinFunctionType, types.CodeType}
 )
 _BUILTINS = sys.modules["builtins"]
+_OF_SCOPE = frozenset({"globals", "eval", "exec"})  # read names of a module that code does not name
 
 
 def _is_plain_key(key: object) -> bool:
@@ -554,47 +562,7 @@ def _is_plain_key(key: object) -> bool:
     )
 
 
-def _has_usual_attributes(x: object) -> bool:
-    """Whether no code of the user's own answers when an attribute is asked for."""
-    cls = type(x)
-    usual = cls.__getattribute__ in (
-        object.__getattribute__,
-        type.__getattribute__,
-        types.ModuleType.__getattribute__,
-        types.SimpleNamespace.__getattribute__,
-    )
-    return usual and not hasattr(cls, "__getattr__")
-
-
 def _is_called_by_code(cls: type) -> bool:
     """Whether a call of an object runs a function of its class, which says what it reads."""
     found = [vars(owner)["__call__"] for owner in cls.__mro__ if "__call__" in vars(owner)]
     return bool(found) and isinstance(found[0], types.FunctionType) and not is_trusted(cls)
-
-
-def _slot(member: types.MemberDescriptorType, x: object) -> object:
-    try:
-        return member.__get__(x)
-    except AttributeError:
-        return MISSING
-
-
-def dict_of_class(cls: type) -> Contents:
-    """The dictionary behind `cls.__dict__`."""
-    (held,) = [d for d in gc.get_referents(cls.__dict__) if is_dict(d)]
-    return held
-
-
-def own_attributes(x: object) -> Mapping[str, object]:
-    """`x.__dict__`; nothing where there is none."""
-    held = own_dict(x)
-    return held if is_attributes(held) else {}
-
-
-def _attribute_names(x: object) -> set[str]:
-    """The names of an object's attributes."""
-    found = set(own_attributes(x))
-    for owner in type(x).__mro__ if not isinstance(x, type) else x.__mro__:
-        if not is_trusted(owner):
-            found |= set(vars(owner))
-    return found

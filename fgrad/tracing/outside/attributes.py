@@ -1,0 +1,98 @@
+"""L2. The attributes of objects, classes and modules, read without running code of the user's."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import types
+from collections.abc import Mapping, Set
+
+from fgrad.base.containers import Contents
+from fgrad.base.kinds import is_attributes, is_dict, own_dict
+from fgrad.tracing.outside.watches import MISSING
+
+# Libraries that nobody changes; pytest's assertions read all of it in functions of test files.
+_LIBRARIES = {"numpy", "scipy", "fgrad", "optree", "pytest", "_pytest", "pluggy"}
+TRUSTED = frozenset(_LIBRARIES) | sys.stdlib_module_names
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_WHOLE = frozenset({"__dict__", "vars", "eval", "exec"})  # read attributes that code does not name
+_RELATIVES = frozenset({"__class__", "__mro__", "__base__", "__bases__"})
+_HOLDERS = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
+
+
+def is_trusted(x: object) -> bool:
+    """Whether a module, class or function belongs to a library that nobody changes."""
+    if isinstance(x, type) and (x.__module__, x.__name__) in _HOLDERS:
+        return False
+    name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None)
+    return isinstance(name, str) and name.partition(".")[0] in TRUSTED and name != "__main__"
+
+
+def dict_of_class(cls: type) -> Contents:
+    """The dictionary behind `cls.__dict__`."""
+    (held,) = [d for d in gc.get_referents(cls.__dict__) if is_dict(d)]
+    return held
+
+
+def own_attributes(x: object) -> Mapping[str, object]:
+    """`x.__dict__`; nothing where there is none."""
+    held = own_dict(x)
+    return held if is_attributes(held) else {}
+
+
+def attribute_names(x: object) -> set[str]:
+    """The names of an object's attributes."""
+    found = set(own_attributes(x))
+    for owner in type(x).__mro__ if not isinstance(x, type) else x.__mro__:
+        if not is_trusted(owner):
+            found |= set(vars(owner))
+    return found
+
+
+def asked_names(x: object, names: Set[str]) -> set[str]:
+    """The attributes that code with `names` in it may ask of an object: all of its own where code
+    reads dictionaries of attributes, or a method of the user's finds them."""
+    found = attribute_names(x)
+    if isinstance(x, types.ModuleType) or (names.isdisjoint(_WHOLE) and not _is_answered(x)):
+        return found & names
+    own = vars(x) if isinstance(x, type) else own_attributes(x)
+    return found & (names | {name for name in own if not name.startswith("__")})
+
+
+def _is_answered(x: object) -> bool:
+    """Whether a method in the user's own files answers when an attribute is not found."""
+    code = getattr(getattr(type(x), "__getattr__", None), "__code__", None)
+    return isinstance(code, types.CodeType) and not is_installed(code.co_filename)
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file belongs to an installed package."""
+    return any([folder in file for folder in _INSTALLED])
+
+
+def relatives(x: object, name: str) -> object:
+    """The class of an object, or the bases of a class; `MISSING` for other names."""
+    if name not in _RELATIVES or (name != "__class__" and not isinstance(x, type)):
+        return MISSING
+    return type(x) if name == "__class__" else getattr(x, name)
+
+
+def has_usual_attributes(x: object) -> bool:
+    """Whether no code of the user's own answers when an attribute is asked for."""
+    cls = type(x)
+    usual = cls.__getattribute__ in (
+        object.__getattribute__,
+        type.__getattribute__,
+        types.ModuleType.__getattribute__,
+        types.SimpleNamespace.__getattribute__,
+    )
+    return usual and not hasattr(cls, "__getattr__")
+
+
+def slot(member: types.MemberDescriptorType, x: object) -> object:
+    """What a slot of an object holds; `MISSING` if nothing."""
+    try:
+        return member.__get__(x)
+    except AttributeError:
+        return MISSING
