@@ -30,6 +30,7 @@ CONSTANTS = {
     "MARKS": np.array([[1, 0, 1], [0, 1, 1]], bool), "TIMES": np.sort(RNG.uniform(0, 9, size=40)),
     "OMEGA": np.linspace(0.5, 3.0, 6), "LABELS": RNG.integers(0, 4, size=(6, 7)),
     "PEAKS": np.array([3, 9, 17, 18, 30]), "SUMS": _sums,
+    "SPHERE": RNG.uniform(size=(2, 90)) * np.array([[np.pi], [2 * np.pi]]),
     "X": np.array([0.5, 1.0, 1.8, 2.9, 3.5, 4.4, 5.2]), "P2": RNG.uniform(size=(12, 2)),
     "T": np.array([0.2, 0.5, 0.8, 1.1, 2.0, 3.0, 4.0, 5.5, 5.8, 6.1, 6.5]),
     "ZI": RNG.normal(size=(6, 2)), "STEPS": np.linspace(0.05, 6.2, 9),
@@ -301,6 +302,79 @@ nd.labeled_comprehension(m, LABELS, [1, 2, 9], np.ptp, float, -1.0)
 """.strip().splitlines()
 
 DATA = """
+ip.PPoly(np.reshape(m, (3, 2, 7)), np.arange(8.0), axis=1)(q)
+ip.RectBivariateSpline(np.arange(6.0), X, m)(q, q)
+ip.RectBivariateSpline(np.arange(6.0), X, m)(q, q - 0.5, 1, 2)
+ip.RectBivariateSpline(np.arange(6.0), X, m, kx=2, ky=1)(q, np.sin(q) + 2.0, grid=False)
+ip.RectBivariateSpline(np.arange(6.0), X, m, [-1, 6, 0, 6], 4, 5)(q, q)
+ip.RectBivariateSpline(np.arange(6.0), X, m).ev(q, q[::-1], dx=1, dy=1)
+ip.RectBivariateSpline(np.arange(6.0), X, m).partial_derivative(1, 2)(q, q)
+ip.RectBivariateSpline(np.arange(6.0), X, m).integral(p[0], 3.0 + p[1], -1.0, 3.0)
+ip.RectBivariateSpline(np.arange(6.0), X, m).get_coeffs()
+ip.RectBivariateSpline(np.arange(6.0), X, LABELS.T[:6, [0] * 7] + X)(q, 2.0)
+ip.LSQBivariateSpline(*P2.T, m.ravel()[:12], [0.5], [], kx=1, ky=1)(p / 2, p, grid=False)
+ip.LSQBivariateSpline(*P2.T, m.ravel()[:12], [], [], P2[:, 0] + 1, kx=2, ky=1)(0.4, 0.6)
+ip.RectSphereBivariateSpline(X[:4] / 2, STEPS[:7], m[:4])(p * 3, q[:3])
+ip.RectSphereBivariateSpline(X[:4] / 2, STEPS[:7], m[:4]).ev(p, q[1], 1, 1)
+ip.LSQSphereBivariateSpline(*SPHERE, np.sin(SPHERE[0] * p[0]), [1.5], [2.0, 4.0])(p, q[:4])
+ip.LSQSphereBivariateSpline(*SPHERE, SPHERE[0] * p[0], [1.5], [2, 4], SPHERE[0]).ev(q[0], q[1])
+ip.bisplev(q, q, (T[:8], T[:8], m[:5, :5].ravel(), 2, 2))
+ip.bisplev(q, q[2], (T[:8], T[:8], m[:5, :5].ravel(), 2, 2), 1, 1)
+ip.bisplev(q[1], q, (T[:8], T[:8], m[:5, :5].ravel(), 2, 2))
+ip.bisplev(q[1], q[2], (T[:8], T[:8], m[:5, :5].ravel(), 2, 2))
+ip.NdBSpline((T[:9], T[:10]), m, 2)(r * 4)
+ip.NdBSpline((T[:9], T[:10]), m, (2, 2))(r * 4, nu=(1, 2))
+ip.NdBSpline((T[:9], T[:10]), m, (2, 2))(r[0] * 4, nu=(3, 0))
+ip.NdBSpline((T[:9], T[:10]), m[..., None] * p, 2, extrapolate=False)(r[None] * 2)
+ip.NdBSpline((T[:9], T[:10]), m, 2).derivative((1, 1))(r * 4)
+ip.NdBSpline((T[:4], T[:5], T[:9]), np.reshape(m, (2, 3, 7)), 1)(np.stack([q] * 3, -1))
+ip.BPoly(m, np.arange(8.0))(q)
+ip.BPoly(m, np.cumsum(np.concatenate([e, e[:1]])))(q, 2)
+ip.BPoly(m, np.arange(8.0))(q - 2, extrapolate=False)
+ip.BPoly(m, np.arange(8.0), extrapolate='periodic')(q - 3)
+ip.BPoly(m, np.arange(8.0)).integrate(p[0], q[3])
+ip.BPoly(m, np.arange(8.0)).derivative().c
+ip.BPoly(m, np.arange(8.0)).antiderivative(2).c
+ip.BPoly(np.reshape(m, (3, 2, 7)), np.arange(8.0), axis=1)(q)
+ip.BPoly.from_power_basis(ip.PPoly(m, np.arange(8.0))).c
+ip.BPoly.from_derivatives(X[:3], [[e[0], e[1]], [e[2]], [e[3], e[4], e[5]]])(q)
+ip.BPoly.from_derivatives(X[:3], [[e[0], e[1]], [e[2], e[6]], [e[3], e[4]]], orders=2).c
+ip.NdPPoly(np.reshape(m, (2, 3, 7, 1)), (np.arange(8.0), [0.0, 5.0]))(r * 4)
+ip.NdPPoly(np.reshape(m, (2, 3, 7, 1)), (np.arange(8.0), [0.0, 5.0]))(r * 4, (0, 1))
+ip.NdPPoly(np.reshape(m, (3, 1, 2, 7)), (np.arange(3.0), np.arange(8.0)), False)(r * 4 - 1)
+ip.NdPPoly(np.reshape(m, (2, 3, 7, 1)), (np.arange(8.0), [0, 5])).integrate([p[:2], (1.0, 3.0)])
+ip.NdPPoly(np.reshape(m, (2, 3, 7, 1)), (STEPS[:8], [0, 5])).integrate_1d(p[0], 2, 1)(q[:, None])
+ip.NdPPoly(np.reshape(m, (2, 3, 7, 1)), (np.arange(8.0), [0, 5])).derivative((1, 1)).c
+ip.NdPPoly(np.reshape(m, (2, 3, 7, 1)), (np.arange(8.0), [0, 5])).antiderivative((1, 0))(r * 4)
+ip.AAA(X, np.exp(-X))(q)
+ip.AAA(X, np.exp(-1j * X))(q)
+ip.FloaterHormannInterpolator(X, g)(q)
+ip.FloaterHormannInterpolator(np.cumsum(e), g, d=2)(q[:, None])
+ip.FloaterHormannInterpolator(X, m, d=1, axis=1)(q)
+ip.FloaterHormannInterpolator(X, m, d=1, axis=1)(q[:, None])
+ip.FloaterHormannInterpolator(X, g * X)(X)
+ip.lagrange(X[:4], g[:4]).coeffs
+ip.lagrange(np.cumsum(e[:5]), g[:5]).coeffs
+ip.pade(g, 2)[0].coeffs
+ip.pade(g, 3, 2)[1].coeffs
+ip.approximate_taylor_polynomial(lambda v: np.sin(v * p[0]), p[1], 3, 1.0, 8).coeffs
+ip.insert(2.5, (T, g, 3))[1][:8]
+ip.insert(2.5, (T, [g, e], 3), 2)[1][1][:9]
+ip.spalde(2.5, (T, g, 3))
+ip.spalde(q[1:4], (T, g, 3))
+ip.splprep([m[0], m[1]], s=0)
+ip.splprep([m[0], m[1], m[2]], u=X, s=0, k=2)
+ip.make_splrep(X, g)(q)
+ip.make_splrep(np.cumsum(e), g, k=2)(q)
+ip.make_splprep([m[0], m[1]])[0](p)
+ip.make_splprep([m[0], m[1]], u=X)[0](q)
+ip.Rbf(X, g)(q)
+ip.Rbf(np.cumsum(e), g, function='gaussian', epsilon=p[0] + 1)(q[:, None])
+ip.Rbf(m[0], m[1], g, function='thin_plate', smooth=0.1)(q, q)
+ip.Rbf(m[0], m[1], g, function='inverse', epsilon=0.7)(q, q + 1.0)
+ip.Rbf(m[0], m[1], g, function='cubic')(m[0], m[2])
+ip.Rbf(X, m.T, mode='N-D', function='linear')(q)
+ip.Rbf(m[0], m[1], g, function='quintic')(q, q)
 ip.CubicSpline(X, g)(q)
 ip.CubicSpline(X, g, bc_type='natural')(q, 1)
 ip.CubicSpline(X, g, bc_type=((1, 0.5), (2, -1.0)))(q)
@@ -383,6 +457,24 @@ CASES = [*SIGNAL, *IMAGES, *DATA]
 
 # Floats whose derivatives would be lost: a card, where their values are known too.
 LOST = """
+ip.RectSphereBivariateSpline(X[:4] / 2, STEPS[:7], m[:4], s=1.0)(p, p)
+ip.RectSphereBivariateSpline(X[:4] / 2, STEPS[:7], m[:4], pole_values=(p[0], 1.0))(1.0, 1.0)
+ip.RectSphereBivariateSpline(X[:4] / 2, STEPS[:7], m[:4], 0, (True, False))(1.0, 1.0)
+ip.LSQSphereBivariateSpline(*SPHERE, SPHERE[0], p[:1], [2.0])(1.0, 1.0)
+ip.RectBivariateSpline(np.arange(6.0), X, m, s=1.0)(q, q)
+ip.RectBivariateSpline(np.arange(6.0), np.cumsum(e), m)(q, q)
+ip.LSQBivariateSpline(*P2.T, m.ravel()[:12], p[:1], [], kx=1, ky=1)(0.5, 0.5)
+ip.bisplev(q, q, (np.cumsum(x[:8] ** 2), T[:8], m[:5, :5].ravel(), 2, 2))
+ip.NdBSpline((np.cumsum(x[:9] ** 2), T[:10]), m, 2)(r)
+ip.AAA(X, g)(q)
+ip.AAA(np.cumsum(e), X)(q)
+ip.insert(p[0] + 1, (T, g, 3))
+ip.splprep([m[0], m[1]])
+ip.splprep([m[0], m[1]], s=0, per=1)
+ip.make_splrep(X, g, s=0.1)(q)
+ip.make_splprep([m[0], m[1]], bc_type='periodic')[0](p)
+ip.Rbf(X, g, norm='cityblock')(q)
+ip.Rbf(X, g, function=lambda s, d: d)(q)
 sg.symiirorder2(x, p[0], 0.7)
 sg.symiirorder2(z, 0.3, 0.7)
 sg.cspline2d(np.outer(x, y), p[0])
@@ -407,6 +499,25 @@ sg.czt(x, 5, np.exp(-1j * e[0]))
 
 # What SciPy refuses.
 WRONG = """
+ip.RectSphereBivariateSpline(X[:4] / 2, STEPS[:7], m[:4])(q, q)
+ip.LSQSphereBivariateSpline(*SPHERE, SPHERE[0] * p[0], [1.5], [2, 4])(p, q - 9)
+ip.RectBivariateSpline(np.arange(6.0), X, m.T)(q, q)
+ip.RectBivariateSpline(np.arange(6.0), X, m)(q[::-1], q)
+ip.RectBivariateSpline(np.arange(6.0), X, m)(q, q, 3)
+ip.RectBivariateSpline(np.arange(6.0), X, m).partial_derivative(-1, 0)
+ip.NdBSpline((T[:9], T[:10]), m, 2)(q)
+ip.NdBSpline((T[:9], T[:9]), m, 2)(r)
+ip.BPoly(m, X)(q)
+ip.BPoly.from_derivatives(X[:3], [[e[0]], [e[1]]])
+ip.NdPPoly(np.reshape(m, (2, 3, 7, 1)), (X, [0.0, 5.0]))(r)
+ip.FloaterHormannInterpolator(X, g[:5])(q)
+ip.FloaterHormannInterpolator(X, g, d=9)(q)
+ip.pade(g, 9)
+ip.sproot((T, g, 2))
+ip.splprep([m[0, :3], m[1, :3]], s=0)
+ip.make_splrep(X, g, t=T)
+ip.Rbf(X, g, function='spline')(q)
+ip.Rbf(X, g)(q, q)
 sg.symiirorder1(x, 1.0, 1.5)
 sg.symiirorder1(x[None, None], 1.0, 0.5)
 sg.symiirorder2(x, 1.5, 0.7)

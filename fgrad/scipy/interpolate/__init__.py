@@ -12,7 +12,16 @@ from __future__ import annotations
 
 from fgrad.scipy._either import others
 from fgrad.scipy.interpolate.common import plain
+from fgrad.scipy.interpolate.fitpack import (  # noqa: F401
+    insert,
+    make_splprep,
+    make_splrep,
+    spalde,
+    splprep,
+    sproot,
+)
 from fgrad.scipy.interpolate.grids import RegularGridInterpolator, interpn  # noqa: F401
+from fgrad.scipy.interpolate.pieces import BPoly, NdPPoly  # noqa: F401
 from fgrad.scipy.interpolate.piecewise import (  # noqa: F401
     Akima1DInterpolator,
     CubicHermiteSpline,
@@ -27,11 +36,23 @@ from fgrad.scipy.interpolate.polynomials import (  # noqa: F401
     barycentric_interpolate,
     krogh_interpolate,
 )
+from fgrad.scipy.interpolate.radial import Rbf  # noqa: F401
+from fgrad.scipy.interpolate.rational import (  # noqa: F401
+    AAA,
+    FloaterHormannInterpolator,
+    approximate_taylor_polynomial,
+    lagrange,
+    pade,
+)
 from fgrad.scipy.interpolate.scattered import (  # noqa: F401
     LinearNDInterpolator,
     NearestNDInterpolator,
     RBFInterpolator,
     griddata,
+)
+from fgrad.scipy.interpolate.spheres import (  # noqa: F401
+    LSQSphereBivariateSpline,
+    RectSphereBivariateSpline,
 )
 from fgrad.scipy.interpolate.splines import (  # noqa: F401
     BSpline,
@@ -43,6 +64,13 @@ from fgrad.scipy.interpolate.splines import (  # noqa: F401
     splev,
     splint,
     splrep,
+)
+from fgrad.scipy.interpolate.tensors import (  # noqa: F401
+    BivariateSpline,
+    LSQBivariateSpline,
+    NdBSpline,
+    RectBivariateSpline,
+    bisplev,
 )
 from fgrad.scipy.interpolate.univariate import (  # noqa: F401
     InterpolatedUnivariateSpline,

@@ -57,7 +57,10 @@ class PPoly(Interpolant):
         if self._made(plain.PPoly, c, x, extrapolate, axis):
             self._set(self._plain.c, self._plain.x, self._plain.extrapolate, self._plain.axis)
             return
-        self._set(doubles(c), real_places(x), True if extrapolate is None else extrapolate, axis)
+        values = doubles(c)
+        axis = axis % max(len(values.shape) - 1, 1)
+        values = moveaxis(values, (axis, axis + 1), (0, 1)) if axis else values
+        self._set(values, real_places(x), True if extrapolate is None else extrapolate, axis)
         if len(self.c.shape) < 2 or self.c.shape[1] != self.x.shape[0] - 1:
             raise unfit("PPoly", f"c of shape {self.c.shape}", "c of shape (k, len(x) - 1, ...)")
 
@@ -68,8 +71,14 @@ class PPoly(Interpolant):
     def construct_fast(
         cls, c: ArrayLike, x: ArrayLike, extrapolate: bool | str | None = None, axis: int = 0
     ) -> PPoly:
-        """A piecewise polynomial without checks."""
-        return PPoly(c, x, extrapolate, axis)
+        """A piecewise polynomial without checks, whose coefficients have their axis first."""
+        made = PPoly.__new__(PPoly)
+        beyond = True if extrapolate is None else extrapolate
+        if made._made(plain.PPoly.construct_fast, c, x, beyond, axis):
+            made._set(made._plain.c, made._plain.x, beyond, axis)
+        else:
+            made._set(doubles(c), real_places(x), beyond, axis)
+        return made
 
     def _orders(self) -> int:
         return self.c.shape[0]
@@ -118,7 +127,7 @@ class PPoly(Interpolant):
                 c = c * 0
                 break
             c = c[:-1] * np.arange(k - 1, 0, -1).reshape(-1, *[1] * (c.ndim - 1))
-        return PPoly(c, self.x, self.extrapolate, self.axis)
+        return PPoly.construct_fast(c, self.x, self.extrapolate, self.axis)
 
     def antiderivative(self, nu: int = 1) -> PPoly:
         """The integral from the first breakpoint on, as such a polynomial."""
@@ -136,7 +145,7 @@ class PPoly(Interpolant):
             start = np.concatenate([sums[:1] * 0, sums[:-1]], axis=0)
             c = np.concatenate([raised, start[None]], axis=0)
         beyond = False if self.extrapolate == "periodic" else self.extrapolate
-        return PPoly(c, self.x, beyond, self.axis)
+        return PPoly.construct_fast(c, self.x, beyond, self.axis)
 
     def integrate(self, a: ArrayLike, b: ArrayLike, extrapolate: bool | str | None = None) -> Value:
         """The integral from a to b.
