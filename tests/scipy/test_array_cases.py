@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -209,3 +210,23 @@ def test_zeros_of_splines() -> None:
     assert back @ way == pytest.approx(np.sum(slope))
     with pytest.raises(TypeError, match="does not take traced arrays"):
         fgrad.jit(lambda c: zeros(OWN["ip"], c))(c)
+
+
+KINDS = [np.float32, np.float64, np.complex64, np.int8, np.int64]
+
+
+@pytest.mark.parametrize("places", [5, np.array([0.1, 0.2], np.float32), np.array([1, 2])])
+def test_dtypes_of_responses(places: Any) -> None:
+    for first, second in itertools.product(KINDS, KINDS):
+        b, a = np.array([1, 2]).astype(first), np.array([2, 1]).astype(second)
+        wanted = PLAIN["sg"].freqz(b, a, places)
+        found = fgrad.jit(lambda b, a: OWN["sg"].freqz(b, a, places))(b, a)
+        assert [x.dtype for x in found] == [x.dtype for x in wanted]
+
+
+def test_filters_of_more_precision_than_the_image_are_refused() -> None:
+    """As SciPy does, instead of widening the image."""
+    given = ARRAYS["m"].astype(np.float32), np.ones(3), np.ones(3)
+    for call in (PLAIN["sg"].sepfir2d, fgrad.jit(OWN["sg"].sepfir2d)):
+        with pytest.raises(TypeError):
+            call(*given)

@@ -32,7 +32,7 @@ def untraceable(name: str, what: str, why: str, write: str) -> None:
     raise refusal(f"scipy.interpolate.{name} with {what}", why, write)
 
 
-def known(name: str, what: str, given: PyTree, why: str, write: str) -> PyTree:
+def fixed(name: str, what: str, given: PyTree, why: str, write: str) -> PyTree:
     """A plain array; a card if it is traced, since its derivatives would be lost."""
     if has_tracer((given,)):
         untraceable(name, f"traced {what}", why, write)

@@ -13,7 +13,7 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._host import implicit
 from fgrad.scipy.interpolate.common import (
     doubles,
-    known,
+    fixed,
     of_data,
     plain,
     real_places,
@@ -53,7 +53,7 @@ def insert(x: float, tck: PyTree, m: int = 1, per: int | bool = 0) -> PyTree:
         return BSpline(*made, extrapolate=tck.extrapolate)  # type: ignore[misc]
     t, c, k = tck
     place, knots = [
-        known("insert", n, v, "they decide the matrix.", "plain ones")
+        fixed("insert", n, v, "they decide the matrix.", "plain ones")
         for n, v in (("x", x), ("knots", t))
     ]
     if _is_curve(c):

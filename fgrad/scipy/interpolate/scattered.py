@@ -23,7 +23,7 @@ from fgrad.scipy.interpolate.common import (
     Interpolant,
     along,
     doubles,
-    known,
+    fixed,
     of_data,
     plain,
     real_places,
@@ -168,7 +168,7 @@ def _points(name: str, points: PyTree) -> np.ndarray:
     if isinstance(points, tuple):
         points = np.stack([np.asarray(p) for p in points], axis=-1)
     why, write = "a tree of them finds what is near.", "RBFInterpolator(points, values)"
-    found = np.asarray(known(name, "points", points, why, write), np.float64)
+    found = np.asarray(fixed(name, "points", points, why, write), np.float64)
     return found[:, None] if found.ndim == 1 else found
 
 

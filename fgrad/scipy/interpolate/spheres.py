@@ -14,7 +14,14 @@ import numpy as np
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand
 from fgrad.ops import checked
-from fgrad.scipy.interpolate.common import doubles, known, plain, real_places, unfit, untraceable
+from fgrad.scipy.interpolate.common import (
+    doubles,
+    fixed,
+    plain,
+    real_places,
+    unfit,
+    untraceable,
+)
 from fgrad.scipy.interpolate.tensors import BivariateSpline
 from fgrad.trace import Value, concrete
 from fgrad.typing import ArrayLike, PyTree
@@ -108,7 +115,7 @@ class LSQSphereBivariateSpline(_Sphere):
             return
         given = {"theta": theta, "phi": phi, "tt": tt, "tp": tp, "w": w}
         a, b, knots, more, weights = [
-            None if v is None else known("LSQSphereBivariateSpline", n, v, _WHY, "a plain one")
+            None if v is None else fixed("LSQSphereBivariateSpline", n, v, _WHY, "a plain one")
             for n, v in given.items()
         ]
         self._fitted(doubles(r), lambda v: make(a, b, v, knots, more, weights, eps))
@@ -154,5 +161,5 @@ class RectSphereBivariateSpline(_Sphere):
         if not plain_poles:
             why = "it is then not linear in the values."
             untraceable(name, "traced values and conditions at the poles", why, "no conditions")
-        lines = [known(name, n, x, _WHY, "a plain one") for n, x in (("u", u), ("v", v))]
+        lines = [fixed(name, n, x, _WHY, "a plain one") for n, x in (("u", u), ("v", v))]
         self._fitted(doubles(as_operand(r)), lambda x: make(*lines, x))

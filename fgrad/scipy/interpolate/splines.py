@@ -20,8 +20,8 @@ from fgrad.scipy.interpolate.common import (
     Interpolant,
     along,
     doubles,
+    fixed,
     interval,
-    known,
     of_data,
     plain,
     real_places,
@@ -268,8 +268,8 @@ def make_interp_spline(
         matrix = evaluated((knots, np.eye(n), k), places)
         c = np.reshape(np.linalg.solve(matrix, np.reshape(values, (n, -1))), values.shape)
         return BSpline.construct_fast(knots, c, k, True, axis)
-    where = known("make_interp_spline", "x with t or bc_type", x, _WHY, "make_interp_spline(x, y)")
-    knots = None if t is None else known("make_interp_spline", "t", t, _WHY, "plain knots")
+    where = fixed("make_interp_spline", "x with t or bc_type", x, _WHY, "make_interp_spline(x, y)")
+    knots = None if t is None else fixed("make_interp_spline", "t", t, _WHY, "plain knots")
 
     def fit(row: np.ndarray) -> Tck:
         return plain.make_interp_spline(where, row, k, knots, bc_type).tck
@@ -298,7 +298,7 @@ def make_lsq_spline(
     """
     _, values, axis = table("make_lsq_spline", x, y, axis)
     given = [
-        None if v is None else known("make_lsq_spline", n, v, _WHY, "fgrad.numpy.linalg.lstsq")
+        None if v is None else fixed("make_lsq_spline", n, v, _WHY, "fgrad.numpy.linalg.lstsq")
         for n, v in (("x", x), ("t", t), ("w", w))
     ]
     where, knots, weights = given
@@ -330,7 +330,7 @@ def make_smoothing_spline(
         why = "cross validation chooses it by the data."
         untraceable("make_smoothing_spline", "lam=None", why, "lam=1.0")
     given = [
-        None if v is None else known("make_smoothing_spline", n, v, _WHY, "a plain one")
+        None if v is None else fixed("make_smoothing_spline", n, v, _WHY, "a plain one")
         for n, v in (("x", x), ("w", w), ("lam", lam))
     ]
     where, weights, level = given
@@ -379,7 +379,7 @@ def splrep(
         untraceable("splrep", f"s={s}", why, "s=0, or make_smoothing_spline(x, y, lam=1.0)")
     _, values, _ = table("splrep", x, y, 0)
     where, weights, knots = [
-        None if v is None else known("splrep", n, v, _WHY, "a plain one")
+        None if v is None else fixed("splrep", n, v, _WHY, "a plain one")
         for n, v in (("x", x), ("w", w), ("t", t))
     ]
 

@@ -22,8 +22,8 @@ from fgrad.ops import checked
 from fgrad.scipy.interpolate.common import (
     Interpolant,
     doubles,
+    fixed,
     interval,
-    known,
     of_data,
     plain,
     real_places,
@@ -99,7 +99,7 @@ class NdBSpline(Interpolant):
             self.t, self.c, self.k = made.t, made.c, made.k
             return
         why, write = "they decide places.", "plain knots"
-        rows = tuple([known("NdBSpline", "knots", row, why, write) for row in t])
+        rows = tuple([fixed("NdBSpline", "knots", row, why, write) for row in t])
         self.c = doubles(c)
         made = plain.NdBSpline(rows, np.zeros(self.c.shape), k)  # which checks them
         self.t, self.k = made.t, made.k
@@ -290,7 +290,7 @@ class RectBivariateSpline(BivariateSpline):
         if has_tracer((s,)) or s != 0:
             untraceable(name, f"traced values and s={s}", "the data decide the knots.", "s=0")
         lines = [
-            known(name, n, v, _WHY, "RegularGridInterpolator") for n, v in (("x", x), ("y", y))
+            fixed(name, n, v, _WHY, "RegularGridInterpolator") for n, v in (("x", x), ("y", y))
         ]
         values = doubles(z)
         if values.dtype.kind == "c":
@@ -338,7 +338,7 @@ class LSQBivariateSpline(BivariateSpline):
             return
         given = {"x": x, "y": y, "tx": tx, "ty": ty, "w": 1.0 if w is None else w}
         first, second, inner, more, weights = [
-            known("LSQBivariateSpline", n, v, _WHY, "a plain one") for n, v in given.items()
+            fixed("LSQBivariateSpline", n, v, _WHY, "a plain one") for n, v in given.items()
         ]
         values = doubles(z)
         weights = np.broadcast_to(weights, first.shape).astype(float)
@@ -380,7 +380,7 @@ def bisplev(x: ArrayLike, y: ArrayLike, tck: tuple[PyTree, ...], dx: int = 0, dy
     if len(rows.shape) != 1 or len(columns.shape) != 1:
         raise ShapeError("scipy.interpolate.bisplev: lines with more than one axis.", user_line())
     made = BivariateSpline()
-    knots = tuple([known("bisplev", "knots", t, "they decide places.", "plain") for t in (tx, ty)])
+    knots = tuple([fixed("bisplev", "knots", t, "they decide places.", "plain") for t in (tx, ty)])
     shape = len(knots[0]) - kx - 1, len(knots[1]) - ky - 1
     made._take((knots, np.reshape(doubles(c), shape), (kx, ky)))
     found = made(rows, columns, dx, dy)

@@ -14,7 +14,7 @@ from fgrad.scipy.interpolate.common import (
     Interpolant,
     along,
     doubles,
-    known,
+    fixed,
     plain,
     real_places,
     shaped,
@@ -74,8 +74,8 @@ class UnivariateSpline(Interpolant):
         fit: Callable[..., Tck], ext: int | str,
     ) -> None:  # fmt: skip
         why = "SciPy's own code makes the matrix of the fit."
-        where = known(name, "places", x, why, "CubicSpline(x, y)")
-        weights = None if w is None else known(name, "weights", w, why, "plain weights")
+        where = fixed(name, "places", x, why, "CubicSpline(x, y)")
+        weights = None if w is None else fixed(name, "weights", w, why, "plain weights")
         _, values, _ = table(name, where, y, 0)
         self._set(linear_fit(lambda row: fit(where, row, weights), values), ext)
 
@@ -178,7 +178,7 @@ class LSQUnivariateSpline(UnivariateSpline):
             self._set(self._plain._eval_args, ext)
             return
         why = "SciPy's own code makes the matrix of the fit."
-        knots = known("LSQUnivariateSpline", "knots", t, why, "plain knots")
+        knots = fixed("LSQUnivariateSpline", "knots", t, why, "plain knots")
 
         def fit(where: np.ndarray, row: np.ndarray, weights: PyTree) -> Tck:
             return made(where, row, knots, weights, list(bbox), k, ext)._eval_args

@@ -7,9 +7,9 @@ import numpy as np
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis
 from fgrad.scipy.signal.common import Window, chosen, in_precision, of_signals, plain, wrong
-from fgrad.scipy.signal.spectra import Detrend, csd, stft, welch
+from fgrad.scipy.signal.spectra import Detrend, densities, stft, welch
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, PyTree
+from fgrad.typing import ArrayLike
 
 
 @of_signals
@@ -63,14 +63,12 @@ def coherence(
         >>> sg.coherence(np.arange(8.0) ** 2, np.arange(8.0) ** 3, nperseg=4)[1].shape
         (3,)
     """
-    x, y = in_precision(x, y)
-    settings: PyTree = {
-        "fs": fs, "window": window, "nperseg": nperseg, "noverlap": noverlap, "nfft": nfft,
-        "detrend": detrend, "axis": axis,
-    }  # fmt: skip
-    freqs, xx = welch(x, **settings)
-    cross = csd(x, y, **settings)[1]
-    return freqs, np.abs(cross) ** 2 / xx / welch(y, **settings)[1]
+    by = window, nperseg, noverlap, nfft
+    pairs = [(0, 0), (1, 1), (0, 1)]
+    freqs, (xx, yy, cross) = densities(
+        [x, y], pairs, fs, by, detrend, True, "density", axis, "mean"
+    )
+    return freqs, (np.real(cross) ** 2 + np.imag(cross) ** 2) / xx / yy
 
 
 @of_signals

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from fgrad.errors import ShapeError
-from fgrad.numpy.promote import as_operand, inexact, promote, user_line
+from fgrad.numpy.promote import as_array, as_operand, convert, inexact, user_line
 from fgrad.ops.complex import real_dtype
 from fgrad.scipy.signal.common import in_precision, of_signals, refused
 from fgrad.scipy.signal.filters import sections
@@ -29,7 +29,7 @@ def _places(
     if isinstance(worN, (int, np.integer)) or (isinstance(worN, float) and worN == int(worN)):
         most = _CIRCLE if whole else math.pi
         return np.linspace(0, most, int(worN), endpoint=last and not whole, dtype=kind)
-    return np.atleast_1d(inexact(as_operand(worN))) * (_CIRCLE / fs)
+    return convert(np.atleast_1d(inexact(as_operand(worN))), np.dtype(kind)) * (_CIRCLE / fs)
 
 
 def _unplotted(name: str, plot: object) -> None:
@@ -82,11 +82,14 @@ def freqz(
     """
     _unplotted("freqz", plot)
     top, bottom = _vector("freqz", b), _vector("freqz", a)
-    kind = real_dtype(promote([top, bottom])[0].dtype)
+    both = np.result_type(as_array(b).dtype, bottom.dtype)  # as SciPy
+    kind = real_dtype(both) if both.kind in "fc" else np.dtype(np.float64)
     w = _places(worN, whole, fs, include_nyquist, kind)
     z = np.exp(-1j * w)
     found = _polynomial(top, z) / _polynomial(bottom, z)
-    return w * (fs / _CIRCLE), found
+    given = w * (fs / _CIRCLE)
+    is_complex = "c" in (top.dtype.kind, bottom.dtype.kind) and worN is not None and np.ndim(worN)
+    return convert(given, np.result_type(kind, np.complex64)) if is_complex else given, found
 
 
 @of_signals

@@ -159,7 +159,11 @@ def sepfir2d(input: ArrayLike, hrow: ArrayLike, hcol: ArrayLike) -> Value:
         >>> sg.sepfir2d(np.ones((3, 3)), [1.0], [2.0])[0]
         array([2., 2., 2.])
     """
-    x, rows, columns = in_precision(input, hrow, hcol)
+    (x,), rows, columns = in_precision(input), as_operand(hrow), as_operand(hcol)
+    for h in (rows, columns):
+        if not np.can_cast(h.dtype, x.dtype, "safe"):
+            raise TypeError(f"scipy.signal.sepfir2d: a filter of {h.dtype} for {x.dtype} values")
+    rows, columns = convert(rows, x.dtype), convert(columns, x.dtype)
     if len(x.shape) != 2 or rows.shape[0] % 2 == 0 or columns.shape[0] % 2 == 0:
         raise wrong("sepfir2d", f"{x.shape} by {rows.shape} and {columns.shape}", "odd filters")
     along = nd.convolve1d(x, rows, 1, None, "reflect")

@@ -8,7 +8,7 @@ times are plain.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -162,27 +162,56 @@ def csd(
         >>> csd(np.ones(8), np.ones(8), nperseg=4, detrend=False)[1].real.round(3)
         array([2.667, 1.333, 0.   ])
     """
-    first, second = in_precision(x, y)
-    first, second = [moveaxis(v, normalize_axis(axis, len(v.shape)), -1) for v in (first, second)]
-    n = max(first.shape[-1], second.shape[-1])
-    if not first.shape[-1] * second.shape[-1]:
+    signals = [x] if y is x else [x, y]
+    by = window, nperseg, noverlap, nfft
+    freqs, (power,) = densities(
+        signals, [(0, len(signals) - 1)], fs, by, detrend, return_onesided, scaling, axis, average
+    )
+    return freqs, power
+
+
+def densities(
+    given: Sequence[ArrayLike],
+    pairs: Sequence[tuple[int, int]],
+    fs: float,
+    by: tuple[Window, int | None, int | None, int | None],
+    detrend: Detrend,
+    return_onesided: bool,
+    scaling: str,
+    axis: int,
+    average: str,
+) -> tuple[np.ndarray, list[Value]]:
+    """Frequencies, and the cross spectral densities of pairs of signals, each transformed once.
+
+    Arguments:
+        given: the signals, of which shorter ones are filled with zeros.
+        pairs: the numbers of the signals of each density.
+        by: window, nperseg, noverlap and nfft; the other arguments are those of `csd`.
+    """
+    signals = [moveaxis(v, normalize_axis(axis, len(v.shape)), -1) for v in in_precision(*given)]
+    lengths = [v.shape[-1] for v in signals]
+    if not min(lengths):
         raise ShapeError("scipy.signal: a signal without values has no spectrum.", user_line())
-    lengthened = [_padded(v, 0, n - v.shape[-1], "zeros") for v in (first, second)]
-    by = _segments("csd", window, nperseg, noverlap, nfft, n)
-    onesided = return_onesided and first.dtype.kind != "c"
-    by = by._replace(window=convert(as_operand(by.window), first.dtype))
-    a = _transformed(lengthened[0], by, detrend, axis, onesided)
-    if y is x:
-        power = np.abs(a * np.conj(a))
-    else:
-        power = np.conj(a) * _transformed(lengthened[1], by, detrend, axis, onesided)
-    power = power * convert(_scale("csd", scaling, fs, by.window), power.dtype)
-    if onesided:
-        doubled = np.ones(power.shape[-1], real_dtype(power.dtype))
-        doubled[1 : None if by.nfft % 2 else -1] = 2
-        power = power * doubled
-    power = moveaxis(_averaged(power, average), -1, axis)
-    return _frequencies(by, fs, onesided), power
+    n = max(lengths)
+    segments = _segments("csd", *by, n)
+    onesided = return_onesided and signals[0].dtype.kind != "c"
+    segments = segments._replace(window=convert(as_operand(segments.window), signals[0].dtype))
+    spectra = [
+        _transformed(_padded(v, 0, n - v.shape[-1], "zeros"), segments, detrend, axis, onesided)
+        for v in signals
+    ]
+    powers = []
+    scale = _scale("csd", scaling, fs, segments.window)
+    for i, j in pairs:
+        a, b = spectra[i], spectra[j]
+        power = np.conj(a) * b if i != j else np.real(a) ** 2 + np.imag(a) ** 2
+        power = power * convert(scale, power.dtype)
+        if onesided:
+            doubled = np.ones(power.shape[-1], real_dtype(power.dtype))
+            doubled[1 : None if segments.nfft % 2 else -1] = 2
+            power = power * doubled
+        powers.append(moveaxis(_averaged(power, average), -1, axis))
+    return _frequencies(segments, fs, onesided), powers
 
 
 def _averaged(power: Value, average: str) -> Value:
