@@ -66,7 +66,7 @@ class WithMeta(metaclass=Meta):
 def helper() -> None: ...
 
 
-part = functools.partial(helper)
+part: Any = functools.partial(helper)
 module = types.ModuleType("module_of_a_test")
 space = types.SimpleNamespace()
 holder, child, record, slots, named = Holder(), Child(), Record(), Slots(), Named()
@@ -77,8 +77,8 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "function": lambda x: x * helper.a,
     "method": lambda x: x * Holder.method.a,
     "static method": lambda x: x * Holder.static.a,
-    "method of the class": lambda x: x * Holder.of_class.a,
-    "bound method": lambda x: x * holder.method.a,
+    "method of the class": lambda x: x * Holder.of_class.a,  # type: ignore[attr-defined]
+    "bound method": lambda x: x * holder.method.a,  # type: ignore[attr-defined]
     "static by the instance": lambda x: x * holder.static.a,
     "function of the bound": lambda x: x * holder.method.__func__.a,
     "method by the type": lambda x: x * type(holder).method.a,
