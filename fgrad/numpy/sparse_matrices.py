@@ -131,10 +131,14 @@ class CsrMatrix:
         """The matrix with conjugate entries."""
         return CsrMatrix(np.conj(self.data), self.pattern)
 
-    def __matmul__(self, x: PyTree) -> Value:
+    def __matmul__(self, x: PyTree) -> PyTree:
+        if isinstance(x, CsrMatrix) or is_scipy_sparse(x):
+            return _product_of(self, _sparse(x, "@"))
         return _product(self.data, self.pattern.rows, self.indices, self.shape, x)
 
-    def __rmatmul__(self, x: PyTree) -> Value:
+    def __rmatmul__(self, x: PyTree) -> PyTree:
+        if is_scipy_sparse(x):
+            return _product_of(_sparse(x, "@"), self)
         x = _dense(x)
         turned = _turned(self.shape)
         return _product(self.data, self.indices, self.pattern.rows, turned, x.T).T
@@ -175,7 +179,7 @@ class CsrMatrix:
     def summed(self) -> CsrMatrix:
         """The matrix with one entry for each place that has some."""
         places = self.pattern.rows * np.int64(self.shape[1]) + self.indices
-        return _gathered(places, self.data, self.shape)
+        return gathered(places, self.data, self.shape)
 
     def diagonal(self) -> Value:
         """The entries whose row is their column, as a vector."""
@@ -278,10 +282,23 @@ def _sum(a: CsrMatrix, b: CsrMatrix) -> CsrMatrix:
     if a.pattern == b.pattern:
         return CsrMatrix(a.data + b.data, a.pattern)
     both = [m.pattern.rows * np.int64(m.shape[1]) + m.indices for m in (a, b)]
-    return _gathered(np.concatenate(both), np.concatenate([a.data, b.data]), a.shape)
+    return gathered(np.concatenate(both), np.concatenate([a.data, b.data]), a.shape)
 
 
-def _gathered(places: np.ndarray, data: Value, shape: tuple[int, int]) -> CsrMatrix:
+def _product_of(a: CsrMatrix, b: CsrMatrix) -> CsrMatrix:
+    """The product of two: each entry of `a` times the entries of `b` in the row that it meets."""
+    if a.shape[1] != b.shape[0]:
+        raise ShapeError(f"Sparse matrices of shapes {a.shape} @ {b.shape}.", user_line())
+    starts, counts = b.indptr[a.indices], np.diff(b.indptr)[a.indices]
+    left = np.repeat(np.arange(a.nnz), counts)
+    first = np.repeat(starts - np.cumsum(counts) + counts, counts)
+    right = first + np.arange(len(left))
+    shape = a.shape[0], b.shape[1]
+    places = a.pattern.rows[left] * np.int64(shape[1]) + b.indices[right]
+    return gathered(places, a.data[left] * b.data[right], shape)
+
+
+def gathered(places: np.ndarray, data: Value, shape: tuple[int, int]) -> CsrMatrix:
     """The matrix whose entries of one place, a number of row and column, are added."""
     each, which = np.unique(places, return_inverse=True)
     rows, columns = np.divmod(each, max(1, shape[1]))

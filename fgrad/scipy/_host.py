@@ -72,7 +72,7 @@ def refuse_unknown(function: Callable[..., object], given: Iterable[str]) -> Non
             raise TypeError(f"{name}() got an unexpected keyword argument {option!r}")
 
 
-class _Untraced:
+class Untraced:
     """Context without a trace: what runs inside computes with plain numbers."""
 
     def __enter__(self) -> None:
@@ -104,7 +104,7 @@ def on_host(
         converted = jit(converted)
 
     def call(plain: tuple[PyTree, ...], closure: list[np.ndarray]) -> PyTree:
-        with _Untraced():
+        with Untraced():
             return solver(lambda x: converted(x, *closure), *plain)
 
     return pure_callback(call, like, constant(values), constant(consts))
@@ -120,7 +120,7 @@ def at_once(
     if any([x is None for x in known]):
         return None
     plain, closure = tree.unflatten(treedef, known)
-    with _Untraced():
+    with Untraced():
         return solver(lambda x: converted(x, *closure), *plain)
 
 

@@ -191,7 +191,7 @@ def test_refused() -> None:
     cases: list[Callable[[Any], Any]] = [
         lambda x: a * x, lambda x: x * a, lambda x: a + x, lambda x: np.matmul(a, x),
         lambda x: np.dot(a, x), lambda x: a @ x[:-1], lambda x: scipy.sparse.csr_matrix(a) * x,
-        lambda x: own @ own.T, lambda x: own @ a.T, lambda x: own * x, lambda x: own + x,
+        lambda x: own @ own, lambda x: own @ a, lambda x: own * x, lambda x: own + x,
         lambda x: own + own.T, lambda x: scipy.sparse.coo_array(a).dot(x),
         lambda x: scipy.sparse.diags_array(x), lambda x: a @ x[None, :, None], lambda x: a.T @ x,
         lambda x: plain.spsolve(a @ a.T, x[:4]),

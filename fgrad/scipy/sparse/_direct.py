@@ -88,7 +88,7 @@ def _by_host(matrix: CsrMatrix, b: Value, trans: str) -> Value:
 _TURNED = {"N": "T", "T": "N"}
 
 
-def _solved(name: str, matrix: CsrMatrix, b: PyTree, trans: str = "N") -> Value:
+def solved(name: str, matrix: CsrMatrix, b: PyTree, trans: str = "N") -> Value:
     """The solution for right-hand sides that are a vector, or columns of a matrix."""
     size = matrix.shape[0]
     right = inexact(as_array(as_operand(b)))
@@ -160,7 +160,54 @@ def spsolve(
     right = as_array(as_operand(b))
     if len(right.shape) == 2 and right.shape[1] == 1:
         right = np.reshape(right, -1)
-    return _solved("spsolve", _matrix("spsolve", A), right)
+    return solved("spsolve", _matrix("spsolve", A), right)
+
+
+def spsolve_triangular(
+    A: PyTree,
+    b: PyTree,
+    lower: bool = True,
+    overwrite_A: bool = False,
+    overwrite_b: bool = False,
+    unit_diagonal: bool = False,
+) -> PyTree:
+    """x with A x = b for a triangular sparse matrix.
+
+    Arguments:
+        A: a sparse matrix of SciPy, or one whose entries are traced, of `fgrad.sparse.csr`.
+        b: the right-hand side, a vector or a matrix.
+        lower: whether the entries lie on and below the diagonal, else on and above it.
+        overwrite_A, overwrite_b: as in SciPy, where nothing is traced.
+        unit_diagonal: whether the diagonal counts as ones.
+
+    Returns:
+        The solution; NaN, with SciPy's `MatrixRankWarning`, where the diagonal has a zero.
+
+    Raises:
+        ShapeError: the shapes do not fit together.
+        ArgumentError: the matrix has entries on the other side of the diagonal.
+        UnsupportedTypeError: a dense matrix.
+
+    Example:
+        >>> import fgrad, numpy as np
+        >>> a = fgrad.sparse.csr(np.array([2.0, 1.0, 4.0]), [0, 0, 1], [0, 1, 3], (2, 2))
+        >>> spsolve_triangular(a, np.array([2.0, 9.0]))
+        array([1., 2.])
+    """
+    if not isinstance(A, CsrMatrix) and not has_tracer(tree.leaves(b)):
+        return plain.spsolve_triangular(A, b, lower, overwrite_A, overwrite_b, unit_diagonal)
+    matrix = _matrix("spsolve_triangular", A)
+    rows, columns = matrix.pattern.rows, matrix.indices
+    if np.any(columns > rows if lower else columns < rows):
+        raise ArgumentError(
+            f"scipy.sparse.linalg.spsolve_triangular: lower={lower}, but the matrix is not.",
+            (*user_line(), ("write", "spsolve(A, b)    of any matrix")),
+        )
+    if unit_diagonal:
+        rest = CsrMatrix(np.where(rows == columns, 0, matrix.data), matrix.pattern)
+        ones = scipy_sparse.eye_array(matrix.shape[0], dtype=matrix.dtype, format="csr")
+        matrix = rest + ones
+    return solved("spsolve_triangular", matrix, b)
 
 
 class Factors:
@@ -183,7 +230,7 @@ class Factors:
         """x with A x = rhs; of the transpose with trans="T", of the conjugate one with "H"."""
         if self.made is not None and not has_tracer(tree.leaves(rhs)):
             return self.made.solve(rhs, trans)
-        return _solved("splu", self.matrix, rhs, trans)
+        return solved("splu", self.matrix, rhs, trans)
 
 
 def splu(A: PyTree, **options: PyTree) -> Factors:

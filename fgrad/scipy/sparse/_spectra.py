@@ -1,13 +1,13 @@
 """L7. Norms and eigenvalues of sparse matrices whose entries are traced.
 
-Eigenvectors come from SciPy's ARPACK, on the host; their derivatives from A v = w v and v'v = 1,
-a system of one more unknown for each pair, which is solved directly.
+Eigenvectors come from SciPy, on the host; their derivatives from A v = w v and v^H v = 1, a system
+of one more unknown for each pair, which is solved directly.
 """
 
 from __future__ import annotations
 
-import functools
-import warnings
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,16 +16,17 @@ from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import Aval
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import convert, user_line
-from fgrad.numpy.sparse_matrices import CsrMatrix, Pattern
-from fgrad.ops.elementwise import stop_gradient
+from fgrad.numpy.sparse_matrices import CsrMatrix, gathered
+from fgrad.ops.complex import conj
 from fgrad.scipy._either import refusal
-from fgrad.trace import Value
+from fgrad.scipy.sparse._direct import solved
+from fgrad.scipy.sparse._operators import as_scipy
+from fgrad.trace import Value, concrete
 from fgrad.transforms.custom.callback import pure_callback
-from fgrad.transforms.custom.implicit import custom_root
+from fgrad.transforms.custom.jvp import CustomJvp
 from fgrad.typing import PyTree
 
 plain = lazy_module("scipy.sparse.linalg")
-scipy_sparse = lazy_module("scipy.sparse")
 
 
 def norm(x: PyTree, ord: PyTree = None, axis: PyTree = None) -> PyTree:
@@ -68,42 +69,87 @@ def norm(x: PyTree, ord: PyTree = None, axis: PyTree = None) -> PyTree:
     return np.max(magnitudes.sum(axis=0 if ord == 1 else 1))
 
 
-def _pairs(
-    pattern: Pattern, options: dict[str, PyTree], data: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and eigenvectors, by ARPACK from a start that is always the same."""
-    matrix = scipy_sparse.csr_matrix((data, pattern.indices, pattern.indptr), pattern.shape)
-    start = np.random.default_rng(0).normal(size=pattern.shape[0])
-    options = {"v0": start, **{k: v for k, v in options.items() if v is not None}}
-    values, vectors = plain.eigsh(matrix, **options)
-    return values.astype(data.dtype), np.ascontiguousarray(vectors.astype(data.dtype))
+Found: TypeAlias = Callable[[PyTree], tuple[np.ndarray, np.ndarray]]
 
 
-def _bordered(
-    pattern: Pattern,
-    data: np.ndarray,
-    values: np.ndarray,
-    vectors: np.ndarray,
-    right: np.ndarray,
-    below: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """dv and dw of A dv - w dv - dw v = right, -v'dv = below, for each pair; NaN where an
-    eigenvalue is double."""
-    n = pattern.shape[0]
-    matrix = scipy_sparse.csr_matrix((data, pattern.indices, pattern.indptr), pattern.shape)
-    found = np.full((n + 1, len(values)), np.nan, data.dtype)
-    for k, value in enumerate(values):
-        column = scipy_sparse.csr_matrix(-vectors[:, k : k + 1])
-        shifted = matrix - value * scipy_sparse.identity(n, data.dtype, "csr")
-        whole = scipy_sparse.bmat([[shifted, column], [column.T, None]], "csc")
-        try:
-            found[:, k] = plain.splu(whole).solve(np.append(right[:, k], below[k]))
-        except RuntimeError as error:
-            if "singular" not in str(error):
-                raise
-            text = "eigsh: a double eigenvalue has no derivative"
-            warnings.warn(text, plain.MatrixRankWarning, stacklevel=2)
-    return found[:n], found[n]
+def _start(n: int, options: Mapping[str, PyTree]) -> dict[str, PyTree]:
+    """Options for ARPACK, from a start that is always the same."""
+    start = np.random.default_rng(0).normal(size=n)
+    return {"v0": start, **{k: v for k, v in options.items() if v is not None}}
+
+
+def _bordered(a: CsrMatrix, value: Value, vector: Value) -> CsrMatrix:
+    """[[A - w, -v], [-v^H, 0]], which gives dv and dw; singular where an eigenvalue is double."""
+    n = a.shape[0]
+    each, last = np.arange(n), np.full(n, n)
+    rows = np.concatenate([a.pattern.rows, each, each, last])
+    columns = np.concatenate([a.indices, each, last, each])
+    data = np.concatenate([a.data, np.zeros(n, a.dtype) - value, -vector, -conj(vector)])
+    return gathered(rows * np.int64(n + 1) + columns, data, (n + 1, n + 1))
+
+
+def _traced_pairs(matrix: CsrMatrix, k: int, dtype: np.dtype, find: Found) -> tuple[Value, Value]:
+    """Eigenvalues and vectors of a square matrix; `find` gives those of a matrix of SciPy.
+
+    A dv - w dv - v dw = -dA v,  v^H dv = 0
+    """
+    pattern, n = matrix.pattern, matrix.shape[0]
+
+    def on_host(data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = find(as_scipy(pattern, data))
+        return values.astype(dtype), np.ascontiguousarray(vectors.astype(dtype))
+
+    @CustomJvp
+    def pairs(data: Value) -> tuple[Value, Value]:
+        return pure_callback(on_host, (Aval((k,), dtype), Aval((n, k), dtype)), data)
+
+    @pairs.defjvp
+    def _(primals: tuple[Value], tangents: tuple[Value]) -> PyTree:
+        values, vectors = pairs(*primals)
+        a = CsrMatrix(convert(primals[0], dtype), pattern)
+        moved = CsrMatrix(convert(tangents[0], dtype), pattern) @ vectors
+        columns = []
+        for j in range(k):
+            right = np.concatenate([-moved[:, j], np.zeros(1, dtype)])
+            columns.append(solved("eigs", _bordered(a, values[j], vectors[:, j]), right))
+        both = np.stack(columns, axis=1)
+        return (values, vectors), (both[n], both[:n])
+
+    pairs.__name__ = pairs.name = "eigs"
+    return pairs(convert(matrix.data, np.result_type(matrix.dtype, np.float32)))
+
+
+def _check(name: str, a: CsrMatrix, k: int, most: int, write: str) -> None:
+    if name != "svds" and a.shape[0] != a.shape[1]:
+        raise ShapeError(f"scipy.sparse.linalg.{name}: a matrix of shape {a.shape}.", user_line())
+    if not 0 < k <= most:
+        raise ArgumentError(f"scipy.sparse.linalg.{name}: k={k}, at most {most}.", user_line())
+    if a.dtype.kind == "c" and name != "eigs":
+        raise refusal(f"scipy.sparse.linalg.{name}", "the matrix is complex.", write)
+
+
+def _refuse(name: str, given: Mapping[str, PyTree]) -> None:
+    """A card for the first argument that is given, or that is traced."""
+    for what in [option for option, x in given.items() if x is not None]:
+        raise refusal(
+            f"scipy.sparse.linalg.{name} with {what}", "it has no traced form.", f"{name}(A, k)"
+        )
+
+
+def _known(options: Mapping[str, PyTree]) -> dict[str, PyTree]:
+    """Arrays that the traced function makes of plain numbers are plain."""
+    return {name: concrete(x) if has_tracer((x,)) else x for name, x in options.items()}
+
+
+def _traced(options: Mapping[str, PyTree]) -> dict[str, PyTree]:
+    """The options whose values are not known while tracing."""
+    return {name: x for name, x in options.items() if x is not None and concrete(x) is None}
+
+
+def _refuse_dense(name: str, given: tuple[PyTree, ...], dense: str) -> None:
+    if has_tracer(given):
+        write = f"{dense}, or fgrad.sparse.csr(...) of its entries"
+        raise refusal(f"scipy.sparse.linalg.{name} of a dense matrix", "it is sparse.", write)
 
 
 def eigsh(
@@ -152,42 +198,189 @@ def eigsh(
         "ncv": ncv, "maxiter": maxiter, "tol": tol,
     }  # fmt: skip
     if not isinstance(A, CsrMatrix):
-        if has_tracer((A, M, *options.values())):
-            write = "np.linalg.eigh(A), or fgrad.sparse.csr(...) of its entries"
-            raise refusal("scipy.sparse.linalg.eigsh of a dense matrix", "it is sparse.", write)
+        _refuse_dense("eigsh", (A, M, *options.values()), "np.linalg.eigh(A)")
         return plain.eigsh(A, M=M, return_eigenvectors=return_eigenvectors, **options, **others)
-    traced = {name: x for name, x in options.items() if has_tracer((x,))}
-    for what in [name for name, x in {"M": M, **others, **traced}.items() if x is not None]:
-        raise refusal(
-            f"scipy.sparse.linalg.eigsh with {what}", "it has no traced form.", "eigsh(A, k)"
-        )
-    if A.dtype.kind == "c":
-        write = "np.linalg.eigh(A.toarray())"
-        raise refusal("scipy.sparse.linalg.eigsh", "the matrix is complex.", write)
+    _refuse("eigsh", {"M": M, **others, **_traced(options)})
     n = A.shape[0]
-    if A.shape != (n, n):
-        raise ShapeError(f"scipy.sparse.linalg.eigsh: a matrix of shape {A.shape}.", user_line())
-    if not 0 < k < n:
-        raise ArgumentError(f"scipy.sparse.linalg.eigsh: k={k} of {n} eigenvalues.", user_line())
-    values, vectors = _traced_pairs(A, k, options)
-    return (values, vectors) if return_eigenvectors else values
+    _check("eigsh", A, k, n - 1, "np.linalg.eigh(A.toarray())")
+    dtype = np.result_type(A.dtype, np.float32)
+    given = _start(n, _known(options))
+    found = _traced_pairs(A, k, dtype, lambda a: plain.eigsh(a, **given))
+    return found if return_eigenvectors else found[0]
 
 
-def _traced_pairs(matrix: CsrMatrix, k: int, options: dict[str, PyTree]) -> tuple[Value, Value]:
-    n, dtype = matrix.shape[0], np.result_type(matrix.dtype, np.float32)
-    matrix = CsrMatrix(convert(matrix.data, dtype), matrix.pattern)
-    data = stop_gradient(matrix.data)
-    like = Aval((k,), dtype), Aval((n, k), dtype)
-    values, vectors = pure_callback(functools.partial(_pairs, matrix.pattern, options), like, data)
+def eigs(
+    A: PyTree,
+    k: int = 6,
+    M: PyTree = None,
+    sigma: complex | None = None,
+    which: str = "LM",
+    v0: PyTree = None,
+    ncv: int | None = None,
+    maxiter: int | None = None,
+    tol: float = 0,
+    return_eigenvectors: bool = True,
+    **others: PyTree,
+) -> PyTree:
+    """Some eigenvalues, and eigenvectors, of a square sparse matrix, which are complex.
 
-    def residual(pair: tuple[Value, Value]) -> tuple[Value, Value]:
-        v, w = pair
-        return matrix @ v - v * w, (1 - np.sum(v * v, axis=0)) / 2
+    Arguments:
+        A: what SciPy takes, or a matrix whose entries are traced, of `fgrad.sparse.csr`.
+        k: how many.
+        sigma, which, ncv, maxiter, tol: as in SciPy.
+        v0: where to start, constant; the same at each call if None.
+        return_eigenvectors: whether to give `(values, vectors)`, not the values alone.
+        M, others: as in SciPy, where nothing is traced.
 
-    def tangents(_linear: object, y: tuple[Value, Value]) -> tuple[Value, Value]:
-        solve = functools.partial(_bordered, matrix.pattern)
-        shapes = Aval((n, k), dtype), Aval((k,), dtype)
-        return pure_callback(solve, shapes, data, values, vectors, *y)
+    Returns:
+        The values, or the values and the vectors, as columns of norm 1, whose phase is ARPACK's.
+        Derivatives of double eigenvalues and of their vectors are NaN.
 
-    v, w = custom_root(residual, (vectors, values), lambda _, pair: pair, tangents)
-    return w, v
+    Raises:
+        UnsupportedNumpyError: a traced matrix that is dense, or with `M` or `others`.
+        ShapeError: the matrix is not square.
+        ArgumentError: k is not in 1, ..., n - 2.
+
+    Example:
+        >>> import fgrad
+        >>> def largest(data):
+        ...     a = fgrad.sparse.csr(data, [0, 1, 2, 3], [0, 1, 2, 3, 4], (4, 4))
+        ...     return eigs(a, 1, return_eigenvectors=False)[0].real
+        >>> fgrad.grad(largest)(np.array([3.0, 1.0, 2.0, 5.0])).round(6) + 0.0
+        array([0., 0., 0., 1.])
+    """
+    options: dict[str, PyTree] = {
+        "k": k, "sigma": sigma, "which": which, "v0": v0,
+        "ncv": ncv, "maxiter": maxiter, "tol": tol,
+    }  # fmt: skip
+    if not isinstance(A, CsrMatrix):
+        _refuse_dense("eigs", (A, M, *options.values()), "np.linalg.eig(A)")
+        return plain.eigs(A, M=M, return_eigenvectors=return_eigenvectors, **options, **others)
+    _refuse("eigs", {"M": M, **others, **_traced(options)})
+    n = A.shape[0]
+    _check("eigs", A, k, n - 2, "np.linalg.eig(A.toarray())")
+    dtype = np.result_type(A.dtype, np.complex64)
+    given = _start(n, _known(options))
+    found = _traced_pairs(A, k, dtype, lambda a: plain.eigs(a, **given))
+    return found if return_eigenvectors else found[0]
+
+
+def lobpcg(
+    A: PyTree,
+    X: PyTree,
+    B: PyTree = None,
+    M: PyTree = None,
+    Y: PyTree = None,
+    tol: float | None = None,
+    maxiter: int | None = None,
+    largest: bool = True,
+    **others: PyTree,
+) -> PyTree:
+    """The greatest, or the least, eigenvalues of a symmetric matrix and their vectors.
+
+    Arguments:
+        A: what SciPy takes, or a real symmetric matrix whose entries are traced, of
+            `fgrad.sparse.csr`.
+        X: where to start, constant, shape (n, k).
+        M, tol, maxiter, largest: as in SciPy; `M` is constant.
+        B, Y, others: as in SciPy, where nothing is traced.
+
+    Returns:
+        The values and the vectors, as columns; derivatives are as for `eigsh`.
+
+    Raises:
+        UnsupportedNumpyError: a traced matrix that is dense or complex, or with `B` or `Y`.
+        ShapeError: the matrix is not square.
+
+    Example:
+        >>> import fgrad
+        >>> def largest(data):
+        ...     a = fgrad.sparse.csr(data, range(9), range(10), (9, 9))
+        ...     return lobpcg(a, np.ones((9, 1)), tol=1e-9, maxiter=99)[0][0]
+        >>> fgrad.grad(largest)(np.arange(9.0)).round(6)[7:] + 0.0
+        array([0., 1.])
+    """
+    options: dict[str, PyTree] = {"M": M, "tol": tol, "maxiter": maxiter, "largest": largest}
+    if not isinstance(A, CsrMatrix):
+        _refuse_dense("lobpcg", (A, X, B, Y, *options.values()), "np.linalg.eigh(A)")
+        return plain.lobpcg(A, X, B, Y=Y, **options, **others)
+    _refuse("lobpcg", {"B": B, "Y": Y, **others, **_traced({"X": X, **options})})
+    start, options = np.array(concrete(X)), _known(options)
+    _check("lobpcg", A, start.shape[1], A.shape[0], "np.linalg.eigh(A.toarray())")
+    dtype = np.result_type(A.dtype, np.float32)
+
+    def find(a: PyTree) -> tuple[np.ndarray, np.ndarray]:
+        return plain.lobpcg(a, start.copy(), **options)[:2]
+
+    return _traced_pairs(A, start.shape[1], dtype, find)
+
+
+def svds(
+    A: PyTree,
+    k: int = 6,
+    ncv: int | None = None,
+    tol: float = 0,
+    which: str = "LM",
+    v0: PyTree = None,
+    maxiter: int | None = None,
+    return_singular_vectors: bool | str = True,
+    solver: str = "arpack",
+    **others: PyTree,
+) -> PyTree:
+    """Some singular values of a sparse matrix, rising, and their vectors, as SciPy's `svds`.
+
+    Arguments:
+        A: what SciPy takes, or a real matrix whose entries are traced, of `fgrad.sparse.csr`.
+        k: how many.
+        ncv, tol, which, maxiter, solver: as in SciPy.
+        v0: where to start, constant; the same at each call if None.
+        return_singular_vectors: True for `(u, s, vh)`, False for s alone, "u" or "vh" for these
+            with None for the other.
+        others: as in SciPy, where nothing is traced.
+
+    Returns:
+        As SciPy; derivatives of double or zero singular values are NaN.
+
+    Raises:
+        UnsupportedNumpyError: a traced matrix that is dense or complex, or with `others`.
+        ArgumentError: k is not in 1, ..., min(m, n) - 1.
+
+    Example:
+        >>> import fgrad
+        >>> def largest(data):
+        ...     a = fgrad.sparse.csr(data, [0, 1, 2], [0, 1, 2, 3], (3, 3))
+        ...     return svds(a, 1, return_singular_vectors=False)[0]
+        >>> fgrad.grad(largest)(np.array([3.0, -4.0, 2.0])).round(6) + 0.0
+        array([ 0., -1.,  0.])
+    """
+    options: dict[str, PyTree] = {"k": k, "ncv": ncv, "tol": tol, "which": which, "v0": v0,
+               "maxiter": maxiter, "solver": solver}  # fmt: skip
+    if not isinstance(A, CsrMatrix):
+        _refuse_dense("svds", (A, *options.values()), "np.linalg.svd(A)")
+        return plain.svds(A, return_singular_vectors=return_singular_vectors, **options, **others)
+    _refuse("svds", {**others, **_traced(options)})
+    m, n = A.shape
+    _check("svds", A, k, min(m, n) - 1, "np.linalg.svd(A.toarray())")
+
+    given = _start(min(m, n), _known(options))
+
+    def find(both: PyTree) -> tuple[np.ndarray, np.ndarray]:
+        u, s, vh = plain.svds(both[:m, m:], **given)
+        return s, np.concatenate([u, vh.T]) / np.sqrt(2.0)
+
+    dtype = np.result_type(A.dtype, np.float32)
+    s, vectors = _traced_pairs(_symmetric(A), k, dtype, find)
+    root = np.sqrt(dtype.type(2.0))
+    u, vh = vectors[:m] * root, vectors[m:].T * root
+    if not return_singular_vectors:
+        return s
+    kept = return_singular_vectors
+    return (None if kept == "vh" else u), s, (None if kept == "u" else vh)
+
+
+def _symmetric(a: CsrMatrix) -> CsrMatrix:
+    """[[0, A], [A', 0]], whose eigenvectors are both singular vectors."""
+    m, n = a.shape
+    rows, columns = a.pattern.rows, a.indices + m
+    places = np.concatenate([rows * np.int64(m + n) + columns, columns * np.int64(m + n) + rows])
+    return gathered(places, np.concatenate([a.data, a.data]), (m + n, m + n))

@@ -3,10 +3,10 @@
     import fgrad.scipy.sparse.linalg as ssl
     fgrad.grad(lambda p: ssl.cg(lambda x: p * x, b)[0].sum())(2.0)
 
-The matrix may be an array, a sparse matrix of SciPy or of `fgrad.sparse.csr`, or a function that is
-linear; then the right-hand side may be a pytree.  What is traced is solved by the same iterations,
-under `jit` and `vmap` too, and differentiated by the system: A dx = db - dA x, and reverse with the
-transpose.
+The matrix may be an array, a sparse matrix of SciPy or of `fgrad.sparse.csr`, a `LinearOperator`,
+or a function that is linear; then the right-hand side may be a pytree.  What is traced is solved by
+the same iterations, under `jit` and `vmap` too, and differentiated by the system: A dx = db - dA x,
+and reverse with the transpose.
 """
 
 from __future__ import annotations
@@ -17,26 +17,41 @@ from typing import TypeAlias
 import numpy as np
 
 import fgrad.numpy as fnp
-from fgrad import lax, tree
-from fgrad.base.foreign import is_scipy_sparse
+from fgrad import lax
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.errors import ArgumentError, ShapeError
+from fgrad.errors import ArgumentError
 from fgrad.numpy.at_indexing import at
-from fgrad.numpy.promote import as_operand, convert, inexact, user_line
-from fgrad.numpy.sparse_matrices import CsrMatrix, constant_matrix
+from fgrad.numpy.promote import user_line
 from fgrad.ops.complex import conj
-from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import others, refusal
-from fgrad.scipy._host import inside
 from fgrad.scipy.sparse._direct import factorized as factorized
 from fgrad.scipy.sparse._direct import splu as splu
 from fgrad.scipy.sparse._direct import spsolve as spsolve
+from fgrad.scipy.sparse._direct import spsolve_triangular as spsolve_triangular
+from fgrad.scipy.sparse._functions import expm as expm
+from fgrad.scipy.sparse._functions import inv as inv
+from fgrad.scipy.sparse._functions import matrix_power as matrix_power
+from fgrad.scipy.sparse._functions import onenormest as onenormest
+from fgrad.scipy.sparse._krylov import Matrix, System, needs_rules
+from fgrad.scipy.sparse._krylov import bicg as bicg
+from fgrad.scipy.sparse._krylov import cgs as cgs
+from fgrad.scipy.sparse._krylov import gcrotmk as gcrotmk
+from fgrad.scipy.sparse._krylov import lgmres as lgmres
+from fgrad.scipy.sparse._krylov import lsmr as lsmr
+from fgrad.scipy.sparse._krylov import lsqr as lsqr
+from fgrad.scipy.sparse._krylov import minres as minres
+from fgrad.scipy.sparse._krylov import qmr as qmr
+from fgrad.scipy.sparse._krylov import tfqmr as tfqmr
+from fgrad.scipy.sparse._operators import LinearOperator as LinearOperator
+from fgrad.scipy.sparse._operators import Product
+from fgrad.scipy.sparse._operators import aslinearoperator as aslinearoperator
+from fgrad.scipy.sparse._spectra import eigs as eigs
 from fgrad.scipy.sparse._spectra import eigsh as eigsh
+from fgrad.scipy.sparse._spectra import lobpcg as lobpcg
 from fgrad.scipy.sparse._spectra import norm as norm
+from fgrad.scipy.sparse._spectra import svds as svds
 from fgrad.trace import Value
-from fgrad.tracing.capturing import user_form
-from fgrad.transforms.core.linear import linear_transpose
 from fgrad.transforms.custom.implicit import custom_linear_solve
 from fgrad.typing import PyTree
 
@@ -44,8 +59,6 @@ plain = lazy_module("scipy.sparse.linalg")
 
 __getattr__ = others(__name__, plain)
 
-Product: TypeAlias = Callable[[Value], Value]
-Matrix: TypeAlias = PyTree  # an array, a sparse matrix, or a linear function
 _RESTART = 20
 
 
@@ -68,69 +81,15 @@ class _Settings(NamedTuple):
 Iterations: TypeAlias = Callable[[Product, Product, Value, Value, _Limits, _Settings], PyTree]
 
 
-def _is_function(a: object) -> bool:
-    return callable(a) and not hasattr(a, "shape")
-
-
-def _product(name: str, a: Matrix | None, size: int, of: Callable[[Value], PyTree]) -> Product:
-    """x -> A x for vectors."""
-    if a is None:
-        return lambda x: x
-    if _is_function(a):
-        return lambda x: tree.ravel(user_form(a)(of(x)))[0]
-    if hasattr(a, "rmatvec"):
-        raise refusal(
-            f"scipy.sparse.linalg.{name} with a LinearOperator",
-            "it makes plain arrays of what it is given.",
-            f"{name}(f, b)    with the function that the operator was made of",
-        )
-    if isinstance(a, CsrMatrix) or is_scipy_sparse(a):
-        entries = a if isinstance(a, CsrMatrix) else constant_matrix(a)
-        _square(name, entries.shape, size)
-        return lambda x: entries @ x
-    matrix = as_operand(a)
-    _square(name, matrix.shape, size)
-    return lambda x: matrix @ x
-
-
-def _square(name: str, shape: tuple[int, ...], size: int) -> None:
-    if shape != (size, size):
-        raise ShapeError(
-            f"scipy.sparse.linalg.{name}: a matrix of shape {shape} for {size} unknowns.",
-            user_line(),
-        )
-
-
-def _transposed(function: Product, like: Value) -> Product:
-    back = linear_transpose(function, like)
-    return lambda y: back(y)[0]
-
-
 def _solved(
     name: str, a: Matrix, b: PyTree, x0: PyTree, m: Matrix | None, by: _Settings, how: Iterations
 ) -> tuple[PyTree, Value]:
     """The solution by some iterations, with its derivatives, and how they ended."""
     _check(name, rtol=by.rtol, atol=by.atol, maxiter=by.maxiter)
-    if not _is_function(a):
-        b = inexact(as_operand(b))
-        if len(b.shape) not in (1, 2) or (len(b.shape) == 2 and b.shape[1] != 1):
-            raise ShapeError(f"scipy.sparse.linalg.{name}: b of shape {b.shape}.", user_line())
-        b = np.reshape(b, -1)
-    right, of = tree.ravel(tree.map(lambda v: inexact(as_operand(v)), b))
-    size = right.shape[0]
-    matvec = _product(name, a, size, of)
-    dtype = np.result_type(right.dtype, matvec(right).dtype)
-    right = convert(right, dtype)
-    guess = np.zeros(size, dtype)
-    if x0 is not None:
-        guess = convert(inexact(as_operand(tree.ravel(x0)[0])), dtype)
-        if guess.shape != right.shape:
-            raise ShapeError(
-                f"scipy.sparse.linalg.{name}: x0 of {guess.shape[0]} numbers for {size} unknowns.",
-                user_line(),
-            )
-    guess, before = stop_gradient(guess), _product(name, m, size, of)
-    most = 10 * size if by.maxiter is None else int(by.maxiter)
+    system = System(name, a, b, x0)
+    matrix = system.matrix
+    before = LinearOperator(matrix.shape, lambda x: x) if m is None else system.operator(m)
+    most = 10 * system.size if by.maxiter is None else int(by.maxiter)
 
     def solver(start: Value, precondition: Product) -> Callable[[Product, Value], PyTree]:
         def solve(product: Product, y: Value) -> PyTree:
@@ -142,11 +101,12 @@ def _solved(
         return solve
 
     def back(product: Product, y: Value) -> PyTree:
-        reverse = before if m is None else _transposed(before, y)
-        return solver(guess * 0, reverse)(product, y)
+        reverse = before if m is None else before.T
+        return solver(system.guess * 0, reverse.matvec)(product, y)
 
-    x, info = custom_linear_solve(matvec, right, solver(guess, before), back, has_aux=True)
-    return of(x), info
+    start = solver(system.guess, before.matvec)
+    x, info = custom_linear_solve(matrix.matvec, system.right, start, back, has_aux=True)
+    return system.of(x), info
 
 
 def _dot(x: Value, y: Value) -> Value:
@@ -263,12 +223,6 @@ def _minimal_residuals(
     return _repeated(cycle, x, b - a(x), (), limits)
 
 
-def _is_ours(a: Matrix, b: PyTree, x0: PyTree, m: Matrix | None) -> bool:
-    """Whether a system is more than SciPy solves: a linear function, or something traced."""
-    own = [_is_function(x) or isinstance(x, CsrMatrix) for x in (a, m)]
-    return any(own) or inside(a, b, x0, m)
-
-
 def _refuse(name: str, **given: object) -> None:
     for option, value in given.items():
         if value is not None:
@@ -311,7 +265,7 @@ def cg(
         >>> cg(lambda x: 4.0 * x, np.array([2.0, 8.0]))
         (array([0.5, 2. ]), np.int64(0))
     """
-    if not _is_ours(A, b, x0, M):
+    if not needs_rules(A, b, x0, M):
         return plain.cg(A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
     _refuse("cg", callback=callback)
     return _solved("cg", A, b, x0, M, _Settings(rtol, atol, maxiter, 0), _conjugate_gradients)
@@ -335,7 +289,7 @@ def bicgstab(
         >>> bool(np.allclose(x, [0.0, 1.0])), int(info)
         (True, 0)
     """
-    if not _is_ours(A, b, x0, M):
+    if not needs_rules(A, b, x0, M):
         return plain.bicgstab(
             A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback
         )
@@ -367,7 +321,7 @@ def gmres(
         >>> bool(np.allclose(x, [0.0, 1.0])), int(info)
         (True, 0)
     """
-    if not _is_ours(A, b, x0, M):
+    if not needs_rules(A, b, x0, M):
         return plain.gmres(
             A, b, x0, rtol=rtol, atol=atol, restart=restart, maxiter=maxiter, M=M,
             callback=callback, callback_type=callback_type,
