@@ -88,6 +88,24 @@ def test_finite_elements() -> None:
     assert abs(float(outside) - 1) < 0.005 and abs(float(inside) - 5) < 0.05
 
 
+GALLERY = [p for p in sorted((ROOT / "examples/gallery").glob("*.py")) if "finite" not in p.stem]
+
+
+@pytest.mark.parametrize("script", GALLERY, ids=lambda p: p.stem)
+def test_gallery(script: Path) -> None:
+    """Each checks its own answer against the truth, and its gradient against differences."""
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"error \S+e-\d\d", done.stdout) or "gradient errors" in done.stdout
+
+
+def test_every_program_of_the_gallery_is_listed() -> None:
+    page = (ROOT / "docs/howto/science.md").read_text(encoding="utf-8")
+    names = [p.name for p in (ROOT / "examples/gallery").glob("*.py")]
+    assert [n for n in names if f"examples/gallery/{n})" not in page] == []
+
+
 @pytest.mark.parametrize("script", sorted((ROOT / "notebooks").glob("*.py")), ids=lambda p: p.stem)
 def test_notebook_is_paired(script: Path) -> None:
     """`make notebook` was run after the last change of the script."""

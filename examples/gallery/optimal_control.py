@@ -17,7 +17,7 @@ import fgrad
 from fgrad.scipy.integrate import solve_ivp
 from fgrad.scipy.optimize import minimize
 
-PIECES, SUBSTEPS, END = 30, 4, 4.0
+PIECES, SUBSTEPS, END = 30, 2, 4.0
 STEP = END / PIECES / SUBSTEPS
 
 
