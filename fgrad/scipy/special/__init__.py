@@ -1,0 +1,69 @@
+"""L7. `scipy.special` with derivatives: SciPy for plain arrays, traced forms for tracers.
+
+    import fgrad.scipy.special as sps
+    fgrad.grad(sps.gammaln)(2.5)              # digamma(2.5)
+    fgrad.grad(scipy.special.gammaln)(2.5)    # SciPy's ufuncs find the same functions
+
+Functions that are sums and products of others are compositions, which compiled code fuses; the rest
+are primitives that call SciPy's own code, with derivatives by formula.
+Every other name of `scipy.special` is there too, and raises a card when it meets a traced array.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fgrad.scipy._either import others
+from fgrad.scipy.special.common import PUBLISHED, TRACED, plain
+from fgrad.scipy.special.elementary import (  # noqa: F401
+    PRIMITIVES,
+    comb,
+    entr,
+    exp10,
+    factorial,
+    log_expit,
+    log_softmax,
+    loggamma,
+    logit,
+    logsumexp,
+    multigammaln,
+    perm,
+    polygamma,
+    softmax,
+    softplus,
+    xlog1py,
+    xlogy,
+    zeta,
+)
+from fgrad.scipy.special.families import MORE_PRIMITIVES  # noqa: F401
+from fgrad.scipy.special.sequences import (  # noqa: F401
+    assoc_legendre_p,
+    assoc_legendre_p_all,
+    legendre_p,
+    legendre_p_all,
+    lmbda,
+    lqmn,
+    lqn,
+    pbdn_seq,
+    pbdv_seq,
+    pbvv_seq,
+    sph_harm_y,
+    sph_harm_y_all,
+    sph_legendre_p,
+    sph_legendre_p_all,
+)
+from fgrad.tracing.tables import numpy_functions
+
+globals().update(PUBLISHED)
+
+
+def register() -> None:
+    """SciPy's ufuncs find these functions when they are called with tracers."""
+    for name, traced in TRACED.items():
+        target = getattr(plain, name, None)
+        if isinstance(target, np.ufunc):
+            numpy_functions.setdefault(target, traced)
+
+
+__getattr__ = others(__name__, plain)
+register()
