@@ -3,8 +3,10 @@
 A row is a name and a letter for each operand, which says where it is drawn from:
 
     c  a count, 0 1 2 3 4          u  in (0.15, 0.9)        p  in (0.45, 2.7)
+    i  the same as integers, I from 5 on, 0 all zero
     C  a count from 1 on           s  in (-0.9, 0.9)        b  in (3, 6)
     r  real, in (-2.7, 2.7)        f  a number that is no operand of a derivative, in (0.2, 0.6)
+    F  the same, above 1
     B  in (10, 12)                 o  above 1
 """
 
@@ -21,15 +23,15 @@ keip p  itstruve0 r  it2struve0 p  itmodstruve0 r  besselpoly pff
 airy r  airye p  itj0y0 p  iti0k0 p  it2j0y0 p  it2i0k0 p  shichi p  kelvin p
 elliprf ppp  elliprd ppp  elliprj pppp  elliprg ppp  elliprc pp  ellipkinc ru  ellipeinc ru
 agm pp  ellipj ru
-bdtr cbu  bdtrc cbu  nbdtr cCu  nbdtrc cCu  bdtri cbu  bdtrik uBu  bdtrin pbu  nbdtri cCu
+bdtr cIu  bdtrc cIu  nbdtr cCu  nbdtrc cCu  bdtri cIu  bdtrik uBu  bdtrin pbu  nbdtri cCu
 nbdtrik ubu  nbdtrin puu  pdtri cu  pdtrik ub  chdtri pu  chdtriv up  gdtria upp  gdtrib pup
 gdtrix ppu  btdtria upu  btdtrib puu  betainccinv ppu  fdtri ppu  nrdtrimn upp  nrdtrisd pup
 kolmogorov p  kolmogi u  smirnov Cu  smirnovi Cu  tklmbda su
 wrightomega r  wright_bessel ffp  log_wright_bessel ffp  voigt_profile rpp  powm1 pr  zetac b
 cosdg r  sindg r  tandg r  cotdg p  radian rrr  round r
-eval_jacobi cffs  eval_sh_jacobi cofu  eval_gegenbauer cfs  eval_genlaguerre cfs
-eval_laguerre cs  eval_legendre cs  eval_sh_legendre cu  eval_chebyt cs  eval_chebyu cs
-eval_chebyc cs  eval_chebys cs  eval_sh_chebyt cu  eval_sh_chebyu cu  eval_hermite ir
+eval_jacobi iffs  eval_sh_jacobi iFfu  eval_gegenbauer ifs  eval_genlaguerre ifs
+eval_laguerre is  eval_legendre is  eval_sh_legendre iu  eval_chebyt is  eval_chebyu is
+eval_chebyc is  eval_chebys is  eval_sh_chebyt iu  eval_sh_chebyu iu  eval_hermite ir
 eval_hermitenorm ir  lpmv cfs  diric rC
 mathieu_a cp  mathieu_b Cp  mathieu_cem cfr  mathieu_sem Cfr  mathieu_modcem1 cfp
 mathieu_modcem2 cfp  mathieu_modsem1 Cfp  mathieu_modsem2 Cfp
@@ -39,7 +41,7 @@ spherical_jn ip  spherical_yn ip  spherical_in ip  spherical_kn ip
 """
 words = ROWS.split()
 OPERANDS = dict(zip(words[::2], words[1::2], strict=True))
-FIXED = "cCif0"  # counts, and operands that have no derivative
+FIXED = "cCiIfF0"  # counts, and operands that have no derivative
 
 
 def operand(name: str, k: int, kind: str) -> np.ndarray:
@@ -48,9 +50,9 @@ def operand(name: str, k: int, kind: str) -> np.ndarray:
     u = rng.uniform(0.15, 0.9, COUNT)
     counts = np.arange(COUNT)
     drawn = {
-        "c": counts + 0.0, "C": counts + 1.0, "i": counts, "0": counts * 0.0, "u": u, "p": 3 * u,
-        "s": 2.4 * (u - 0.525), "r": 7.2 * (u - 0.525), "b": 3 + 3 * u, "B": 10 + 2 * u,
-        "o": 1 + 2 * u, "f": 0.2 + 0.4 * u,
+        "c": counts + 0.0, "C": counts + 1.0, "i": counts, "I": counts + 5, "0": counts * 0.0,
+        "u": u, "p": 3 * u, "s": 2.4 * (u - 0.525), "r": 7.2 * (u - 0.525), "b": 3 + 3 * u,
+        "B": 10 + 2 * u, "o": 1 + 2 * u, "f": 0.2 + 0.4 * u, "F": 1 + 2 * u,
     }  # fmt: skip
     return drawn[kind]
 

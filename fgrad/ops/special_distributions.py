@@ -39,14 +39,14 @@ from fgrad.trace import Value
 # --- Student's t ----------------------------------------------------------------------------------
 
 
-def student_density(df: Value, x: Value) -> Value:
+def _student_density(df: Value, x: Value) -> Value:
     half = mul(add(df, lit(df, 1)), lit(df, 0.5))
     scale = sub(lgamma(half), lgamma(mul(df, lit(df, 0.5))))
     body = mul(half, log1p(div(square(x), df)))
     return div(exp(sub(scale, body)), sqrt(mul(df, lit(df, math.pi))))
 
 
-def student_slope(df: Value, x: Value) -> Value:
+def _student_slope(df: Value, x: Value) -> Value:
     """dF/ddf by F(x) = 1 - I_z(df / 2, 1/2) / 2 for x > 0, z = df / (df + x^2), odd about 0."""
     zero = eq(x, lit(x, 0))
     safe = square(select(zero, lit(x, 1), x))
@@ -63,13 +63,13 @@ def student_slope(df: Value, x: Value) -> Value:
 
 stdtr = external(
     "stdtr",
-    lambda t, df, x, out: mul(t, student_slope(df, x)),
-    lambda t, df, x, out: mul(t, student_density(df, x)),
+    lambda t, df, x, out: mul(t, _student_slope(df, x)),
+    lambda t, df, x, out: mul(t, _student_density(df, x)),
 )
 stdtrit = external(
     "stdtrit",
-    lambda t, df, p, out: neg(mul(t, div(student_slope(df, out), student_density(df, out)))),
-    lambda t, df, p, out: mul(t, reciprocal(student_density(df, out))),
+    lambda t, df, p, out: neg(mul(t, div(_student_slope(df, out), _student_density(df, out)))),
+    lambda t, df, p, out: mul(t, reciprocal(_student_density(df, out))),
 )
 
 
@@ -100,7 +100,7 @@ pdtrc = external("pdtrc", None, lambda t, k, m, out: mul(t, gamma_density(_after
 # --- F --------------------------------------------------------------------------------------------
 
 
-def f_slopes(m: Value, n: Value, x: Value) -> tuple[Value, Value, Value]:
+def _f_slopes(m: Value, n: Value, x: Value) -> tuple[Value, Value, Value]:
     """The derivatives of I_z(m / 2, n / 2), z = m x / (n + m x)."""
     half, below = lit(x, 0.5), add(n, mul(m, x))
     a, b, z = mul(m, half), mul(n, half), div(mul(m, x), below)
@@ -114,13 +114,13 @@ def f_slopes(m: Value, n: Value, x: Value) -> tuple[Value, Value, Value]:
 
 fdtr = external(
     "fdtr",
-    lambda t, m, n, x, out: mul(t, f_slopes(m, n, x)[0]),
-    lambda t, m, n, x, out: mul(t, f_slopes(m, n, x)[1]),
-    lambda t, m, n, x, out: mul(t, f_slopes(m, n, x)[2]),
+    lambda t, m, n, x, out: mul(t, _f_slopes(m, n, x)[0]),
+    lambda t, m, n, x, out: mul(t, _f_slopes(m, n, x)[1]),
+    lambda t, m, n, x, out: mul(t, _f_slopes(m, n, x)[2]),
 )
 fdtrc = external(
     "fdtrc",
-    lambda t, m, n, x, out: neg(mul(t, f_slopes(m, n, x)[0])),
-    lambda t, m, n, x, out: neg(mul(t, f_slopes(m, n, x)[1])),
-    lambda t, m, n, x, out: neg(mul(t, f_slopes(m, n, x)[2])),
+    lambda t, m, n, x, out: neg(mul(t, _f_slopes(m, n, x)[0])),
+    lambda t, m, n, x, out: neg(mul(t, _f_slopes(m, n, x)[1])),
+    lambda t, m, n, x, out: neg(mul(t, _f_slopes(m, n, x)[2])),
 )

@@ -48,7 +48,6 @@ from fgrad.ops.elementwise import (
 from fgrad.ops.erf_gamma import digamma, erf, lgamma
 from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
 from fgrad.ops.incomplete import betainc_slope, gammainc_slope
-from fgrad.ops.zeta import zeta_slope
 from fgrad.trace import Value, bind
 from fgrad.typing import Array
 
@@ -130,22 +129,13 @@ gamma = external("gamma", lambda t, x, out: mul(t, mul(out, digamma(x))), accept
 loggamma = external("loggamma", lambda t, x, out: mul(t, digamma(x)), accepts="fc")
 rgamma = external("rgamma", lambda t, x, out: mul(t, rgamma_slope(x)), accepts="fc")
 gammasgn = external("gammasgn", None)
-zeta_s = external(
-    "zeta_s",
-    refused("the derivative of zeta in x", "x"),
-    refused("the derivative of zeta in x", "q"),
-    evaluate=zeta_slope,
-)
 zeta = external(
     "zeta",
-    lambda t, x, q, out: mul(t, zeta_s(x, q)),
+    refused("zeta", "x"),
     lambda t, x, q, out: neg(mul(t, mul(x, zeta(add(x, lit(x, 1)), q)))),
 )
 riemann_zeta = external(
-    "riemann_zeta",
-    lambda t, x, out: mul(t, zeta_s(x, lit(x, 1))),
-    evaluate=lambda x: special.zeta(x),
-    accepts="fc",
+    "riemann_zeta", refused("zeta", "x"), evaluate=lambda x: special.zeta(x), accepts="fc"
 )
 beta = external(
     "beta",
@@ -345,27 +335,18 @@ def _half_sum(f: Function, t: Value, v: Value, x: Value) -> Value:
 
 
 _ORDER = "its order v"
-
-
-def by_order(name: str) -> Callable[..., Array]:
-    """SciPy's function of (v, x), whose order is real also where x is complex."""
-    return lambda v, x: getattr(special, name)(np.real(v), x)
-
-
-def _of_order(name: str, rule: DerivativeMap) -> Function:
-    return external(name, refused(name, _ORDER), rule, evaluate=by_order(name), accepts="fc")
-
-
-jv = _of_order("jv", lambda t, v, x, out: _half_difference(jv, t, v, x))
-yv = _of_order("yv", lambda t, v, x, out: _half_difference(yv, t, v, x))
-iv = _of_order("iv", lambda t, v, x, out: _half_sum(iv, t, v, x))
-kv = _of_order("kv", lambda t, v, x, out: neg(_half_sum(kv, t, v, x)))
+jv = external("jv", refused("jv", _ORDER), lambda t, v, x, out: _half_difference(jv, t, v, x))
+yv = external("yv", refused("yv", _ORDER), lambda t, v, x, out: _half_difference(yv, t, v, x))
+iv = external("iv", refused("iv", _ORDER), lambda t, v, x, out: _half_sum(iv, t, v, x))
+kv = external("kv", refused("kv", _ORDER), lambda t, v, x, out: neg(_half_sum(kv, t, v, x)))
 ive = external(
     "ive",
     refused("ive", _ORDER),
     lambda t, v, x, out: sub(_half_sum(ive, t, v, x), mul(t, mul(sign(x), out))),
 )
-kve = _of_order("kve", lambda t, v, x, out: sub(mul(t, out), _half_sum(kve, t, v, x)))
+kve = external(
+    "kve", refused("kve", _ORDER), lambda t, v, x, out: sub(mul(t, out), _half_sum(kve, t, v, x))
+)
 
 
 # --- integrals ------------------------------------------------------------------------------------
@@ -541,7 +522,7 @@ pseudo_huber = external(
 )
 
 
-def boxcox_slope(log_x: Value, power: Value) -> Value:
+def _power_slope(log_x: Value, power: Value) -> Value:
     """The derivative of log_x exprel(power log_x) in the power, 1 / power^2 far below."""
     exponent = mul(power, log_x)
     far = le(exponent, lit(power, -100))
@@ -553,12 +534,12 @@ def boxcox_slope(log_x: Value, power: Value) -> Value:
 boxcox = external(
     "boxcox",
     lambda t, x, p, out: mul(t, exp(_xlogy(sub(p, lit(p, 1)), x))),
-    lambda t, x, p, out: mul(t, boxcox_slope(log(x), p)),
+    lambda t, x, p, out: mul(t, _power_slope(log(x), p)),
 )
 boxcox1p = external(
     "boxcox1p",
     lambda t, x, p, out: mul(t, exp(mul(sub(p, lit(p, 1)), log1p(x)))),
-    lambda t, x, p, out: mul(t, boxcox_slope(log1p(x), p)),
+    lambda t, x, p, out: mul(t, _power_slope(log1p(x), p)),
 )
 
 

@@ -16,8 +16,8 @@ from fgrad.errors import MissingRuleError
 # SciPy's own values have fewer digits than a difference of step 1e-5 needs.
 ROUGH = {"itairy": 1e-2, "nbdtrik": 1e-4, "bdtrik": 1e-4, "bdtrin": 1e-4, "nbdtrin": 1e-4}
 STEP = 1e-5
-# SciPy (1.17) does not return for some numbers that are not finite, or gives NaN in float32.
-SLOW = ("obl", "pro", "mat")
+# SciPy (1.17) crashes for NaN, or raises for inf; in float32 it gives NaN or does not return.
+SLOW = ("obl", "pro", "mat", "pbd", "pbv")
 
 
 def _parts(out: Any) -> tuple[Any, ...]:
@@ -36,6 +36,8 @@ def _pairs(name: str, given: list[Any]) -> list[tuple[Any, Any]]:
 def test_values(name: str) -> None:
     """Compiled, a function gives SciPy's numbers in SciPy's dtypes, of both float dtypes."""
     for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 3e-5)):
+        if dtype == np.float32 and name[:3] in SLOW:
+            continue
         given = [x.astype(dtype) if x.dtype.kind == "f" else x for x in operands(name)]
         expected = _parts(getattr(plain, name)(*given))
         for got, want in zip(
@@ -101,7 +103,7 @@ def test_edges(name: str) -> None:
     xs = operands(name)
     for value in (np.nan, np.inf, -np.inf, 0.0, -1.0, -0.5):
         for k, kind in enumerate(OPERANDS[name]):
-            if kind in "i0":
+            if kind in "iI0":
                 continue
             given = [*xs[:k], np.where(np.arange(COUNT) % 2, value, xs[k]), *xs[k + 1 :]]
             expected = _parts(getattr(plain, name)(*given))
@@ -118,3 +120,14 @@ def test_edges(name: str) -> None:
         ):
             np.testing.assert_allclose(got, want, rtol=1e-11)
             assert np.shape(got) == np.shape(want)
+
+
+@pytest.mark.parametrize("name", [n for n in sorted(OPERANDS) if n[:3] in SLOW[:3]])
+def test_numbers_that_are_not_finite(name: str) -> None:
+    """NaN for NaN and infinities in any operand, where SciPy crashes."""
+    xs = [x.astype(float) for x in operands(name)]
+    for k in range(len(xs)):
+        for value in (np.nan, np.inf):
+            given = [*xs[:k], np.where(np.arange(COUNT) % 2, value, xs[k]), *xs[k + 1 :]]
+            for y in _parts(fgrad.jit(getattr(traced, name))(*given)):
+                np.testing.assert_array_equal(np.isnan(y), np.arange(COUNT) % 2 == 1)

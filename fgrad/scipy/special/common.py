@@ -66,7 +66,7 @@ def publish(name: str, traced: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """SciPy's function of this name, unless a tracer is among the arguments."""
     TRACED[name] = _in_dtypes_of_ufunc(name, traced)
     function = either(plain, TRACED[name], name)
-    function.__module__ = "fgrad.scipy.special"
+    function.__module__ = __package__ or __name__  # where pickle finds it
     PUBLISHED[name] = function
     return function
 
@@ -161,9 +161,10 @@ def with_counts(x: ArrayLike, *counts: ArrayLike) -> list[Value]:
         TypeError: a count is complex.
     """
     place = double(x)
-    if any([is_complex(as_operand(n)) for n in counts]):
+    known = [as_array(as_operand(n)) for n in counts]
+    if any([is_complex(n) for n in known]):
         raise TypeError("an order must be an integer.")
-    orders = [convert(as_array(as_operand(n)), place.dtype) for n in counts]
+    orders = [convert(n, place.dtype) for n in known]
     return broadcast([*orders, place])
 
 

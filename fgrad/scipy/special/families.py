@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+import fgrad.scipy.special._bessel as sb
+import fgrad.scipy.special._carlson as sc
+import fgrad.scipy.special._inverses as si
+import fgrad.scipy.special._more as sm
+import fgrad.scipy.special._polynomials as so
+import fgrad.scipy.special._waves as sw
 from fgrad.numpy.promote import as_array, as_operand, convert
 from fgrad.ops import elementwise as ew
-from fgrad.ops import special_bessel as sb
-from fgrad.ops import special_carlson as sc
-from fgrad.ops import special_inverses as si
-from fgrad.ops import special_more as sm
-from fgrad.ops import special_polynomials as so
-from fgrad.ops import special_waves as sw
 from fgrad.ops.complex import complex_, to_complex
 from fgrad.ops.elementwise import lit
 from fgrad.scipy._either import refusal

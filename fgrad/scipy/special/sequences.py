@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+import fgrad.scipy.special._polynomials as so
+import fgrad.scipy.special._waves as sw
 from fgrad.ops import elementwise as ew
 from fgrad.ops import special_functions as sp
-from fgrad.ops import special_polynomials as so
-from fgrad.ops import special_waves as sw
 from fgrad.ops.complex import complex_, is_complex
 from fgrad.ops.elementwise import lit
 from fgrad.scipy.special.common import (

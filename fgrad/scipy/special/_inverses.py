@@ -1,4 +1,4 @@
-"""L3. Distribution functions of counts, and the inverses of distribution functions.
+"""L7. Distribution functions of counts, and the inverses of distribution functions.
 
     F(..., y, ...) = p:    dy/dp = 1 / F_y,    dy/da = -F_a / F_y
 
@@ -12,28 +12,37 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from fgrad.base.lazy_import import lazy_module
 from fgrad.ops.elementwise import exp, floor, log, log1p
-from fgrad.ops.special_distributions import f_slopes, student_density, student_slope
+from fgrad.ops.special_distributions import fdtr, stdtr
 from fgrad.ops.special_functions import (
     Function,
     beta_density,
     betainc_a,
     betainc_b,
-    boxcox_slope,
     gamma_density,
     gammainc_a,
+    hyp1f1,
     ndtri,
 )
-from fgrad.ops.special_table import Slope, tabulated, where
+from fgrad.scipy.special._table import Slope, special, tabulated, where, whole
 from fgrad.trace import Value
+from fgrad.transforms.core.linearize import jvp
+from fgrad.typing import Array
 
 stats = lazy_module("scipy.stats")
 
 Slopes = Sequence[Callable[..., Value] | None]
 
 
-def inverse(name: str, places: Sequence[int | None], slopes: Slopes) -> Function:
+def inverse(
+    name: str,
+    places: Sequence[int | None],
+    slopes: Slopes,
+    evaluate: Callable[..., Array] | None = None,
+) -> Function:
     """A function that solves F = p for one operand of F.
 
     Arguments:
@@ -41,6 +50,7 @@ def inverse(name: str, places: Sequence[int | None], slopes: Slopes) -> Function
         places: for each operand of F its place among the arguments, None for the one solved for;
             the place that is left is that of p.
         slopes: for each operand of F its slope, a function of all; None for a count.
+        evaluate: the NumPy function, if it is not SciPy's of that name.
     """
     solved = places.index(None)
     unknown = slopes[solved]
@@ -59,7 +69,12 @@ def inverse(name: str, places: Sequence[int | None], slopes: Slopes) -> Function
     for place, slope in zip(places, slopes, strict=True):
         if place is not None:
             rows[place] = None if slope is None else by(slope)
-    return tabulated(name, *rows)
+    return tabulated(label_of(name, evaluate), *rows, evaluate=evaluate)
+
+
+def label_of(name: str, evaluate: object) -> str:
+    """The name of the primitive: SciPy's only if that is what is computed."""
+    return name if evaluate is None else f"{name}_at"
 
 
 def complement(slopes: Slopes) -> Slopes:
@@ -71,13 +86,16 @@ def _negative(slope: Callable[..., Value]) -> Callable[..., Value]:
     return lambda *xs: -slope(*xs)
 
 
-def distribution(name: str, slopes: Slopes) -> Function:
+def distribution(
+    name: str, slopes: Slopes, evaluate: Callable[..., Array] | None = None
+) -> Function:
     """A distribution function that SciPy evaluates."""
 
     def row(slope: Callable[..., Value]) -> Slope:
         return lambda *xs: slope(*xs[:-1])
 
-    return tabulated(name, *[None if s is None else row(s) for s in slopes])
+    rows = [None if s is None else row(s) for s in slopes]
+    return tabulated(label_of(name, evaluate), *rows, evaluate=evaluate)
 
 
 # --- slopes of distribution functions -------------------------------------------------------------
@@ -106,11 +124,23 @@ NEGATIVE_BINOMIAL: Slopes = (  # F(k, n, p) = I_p(n, k + 1)
     lambda k, n, p: betainc_a(n, k + 1, p),
     lambda k, n, p: beta_density(n, k + 1, p),
 )
-SNEDECOR: Slopes = (
-    lambda m, n, x: f_slopes(m, n, x)[0],
-    lambda m, n, x: f_slopes(m, n, x)[1],
-    lambda m, n, x: f_slopes(m, n, x)[2],
-)
+
+
+def _slopes_of(function: Function, count: int) -> Slopes:
+    """Those that a function has here."""
+
+    def slope(k: int) -> Callable[..., Value]:
+        def at(*xs: Value) -> Value:
+            one = lambda x: function(*xs[:k], x, *xs[k + 1 :])  # noqa: E731
+            return jvp(one, (xs[k],), (xs[k] * 0 + 1,))[1]
+
+        return at
+
+    return [slope(k) for k in range(count)]
+
+
+SNEDECOR = _slopes_of(fdtr, 3)
+STUDENT = _slopes_of(stdtr, 2)
 
 
 def _in_counts(slopes: Slopes) -> Slopes:
@@ -135,12 +165,23 @@ def _binomial_density(k: Value, n: Value, p: Value) -> Value:
 BINOMIAL_COUNTS: Slopes = (None, None, _binomial_density)
 NEGATIVE_COUNTS = _in_counts(NEGATIVE_BINOMIAL)
 
-bdtr = distribution("bdtr", BINOMIAL_COUNTS)
-bdtrc = distribution("bdtrc", complement(BINOMIAL_COUNTS))
+
+def _of_trials(name: str) -> Callable[..., Array]:
+    """SciPy's function of (k, n, p) in its variant for integers n: that for floats warns."""
+
+    def evaluate(k: Array, n: Array, p: Array) -> Array:
+        found = getattr(special, name)(k, whole(n), p)
+        return np.where(np.isfinite(n), found, np.nan)
+
+    return evaluate
+
+
+bdtr = distribution("bdtr", BINOMIAL_COUNTS, _of_trials("bdtr"))
+bdtrc = distribution("bdtrc", complement(BINOMIAL_COUNTS), _of_trials("bdtrc"))
 nbdtr = distribution("nbdtr", NEGATIVE_COUNTS)
 nbdtrc = distribution("nbdtrc", complement(NEGATIVE_COUNTS))
 
-bdtri = inverse("bdtri", (0, 1, None), BINOMIAL_COUNTS)
+bdtri = inverse("bdtri", (0, 1, None), BINOMIAL_COUNTS, _of_trials("bdtri"))
 bdtrik = inverse("bdtrik", (None, 1, 2), BINOMIAL)
 bdtrin = inverse("bdtrin", (0, None, 2), BINOMIAL)
 nbdtri = inverse("nbdtri", (0, 1, None), NEGATIVE_COUNTS)
@@ -158,7 +199,7 @@ btdtrib = inverse("btdtrib", (0, None, 2), BETA)
 betainccinv = inverse("betainccinv", (0, 1, None), complement(BETA))
 fdtri = inverse("fdtri", (0, 1, None), SNEDECOR)
 fdtridfd = inverse("fdtridfd", (0, None, 2), SNEDECOR)
-stdtridf = inverse("stdtridf", (None, 1), (student_slope, student_density))
+stdtridf = inverse("stdtridf", (None, 1), STUDENT)
 
 
 # --- the normal distribution's parameters ---------------------------------------------------------
@@ -219,11 +260,16 @@ def _tukey_density(x: Value, lam: Value, out: Value) -> Value:
     return where(inside, 1 / (exp(power * log(p)) + exp(power * log1p(-p))), x * 0)
 
 
+def _power_slope(log_p: Value, lam: Value) -> Value:
+    """The derivative of (p^l - 1) / l in l: log(p)^2 int_0^1 s p^(l s) ds."""
+    return log_p * log_p * hyp1f1(lam * 0 + 2, lam * 0 + 3, lam * log_p) / 2
+
+
 def _tukey_slope(x: Value, lam: Value, out: Value) -> Value:
     """-Q_l / Q_p for Q(p) = boxcox(p, l) - boxcox(1 - p, l)."""
     inside = (out > 0) & (out < 1)
     p = where(inside, out, x * 0 + 0.5)
-    quantile = boxcox_slope(log(p), lam) - boxcox_slope(log1p(-p), lam)
+    quantile = _power_slope(log(p), lam) - _power_slope(log1p(-p), lam)
     return -quantile * _tukey_density(x, lam, out)
 
 

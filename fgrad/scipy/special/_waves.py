@@ -1,4 +1,4 @@
-"""L3. Functions that solve an equation of second order: Mathieu, spheroidal, parabolic cylinder.
+"""L7. Functions that solve an equation of second order: Mathieu, spheroidal, parabolic cylinder.
 
 SciPy gives each with its slope, (y, y'); the slope of y' follows by the equation, so that both have
 derivatives of any order in the place.  The slope of a characteristic value in its parameter is a
@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.ops.elementwise import cos, cosh
 from fgrad.ops.special_functions import Function
-from fgrad.ops.special_table import Slope, in_double, outputs, tabulated
+from fgrad.scipy.special._table import Slope, guarded, outputs, tabulated
 from fgrad.trace import Value
 from fgrad.typing import Array
 
@@ -39,7 +39,7 @@ def _solution(name: str, bend: Bend, *fixed: str | None, scale: float = 1.0) -> 
 
     first_row: list[Slope] = [*fixed, slope]
     second_row: list[Slope] = [*fixed, second]
-    pair = outputs(name, ("value", "slope"), [first_row, second_row])
+    pair = outputs(name, ("value", "slope"), [first_row, second_row], evaluate=guarded(name))
     return pair
 
 
@@ -65,7 +65,7 @@ def _mean_cosine(name: str) -> Callable[..., Array]:
         nodes = 64 + 4 * int(min(counts, 1000))
         above, below = np.zeros(np.shape(q)), np.zeros(np.shape(q))
         for k in range(nodes):
-            square = in_double(name)(m, q, 360 * k / nodes)[0] ** 2
+            square = guarded(name)(m, q, 360 * k / nodes)[0] ** 2
             above = above + 2 * math.cos(4 * math.pi * k / nodes) * square
             below = below + square
         return above / below
@@ -76,10 +76,10 @@ def _mean_cosine(name: str) -> Callable[..., Array]:
 mathieu_a_slope = tabulated("mathieu_a_slope", None, "q", evaluate=_mean_cosine("mathieu_cem"))
 mathieu_b_slope = tabulated("mathieu_b_slope", None, "q", evaluate=_mean_cosine("mathieu_sem"))
 mathieu_a = tabulated(
-    "mathieu_a", None, lambda m, q, out: mathieu_a_slope(m, q), evaluate=in_double("mathieu_a")
+    "mathieu_a_at", None, lambda m, q, out: mathieu_a_slope(m, q), evaluate=guarded("mathieu_a")
 )
 mathieu_b = tabulated(
-    "mathieu_b", None, lambda m, q, out: mathieu_b_slope(m, q), evaluate=in_double("mathieu_b")
+    "mathieu_b_at", None, lambda m, q, out: mathieu_b_slope(m, q), evaluate=guarded("mathieu_b")
 )
 
 
@@ -116,7 +116,7 @@ def _mean_square(name: str, sign: int) -> Callable[..., Array]:
         places, weights = np.polynomial.legendre.leggauss(48 + 2 * int(min(most, 500)))
         above, below = np.zeros(np.shape(c)), np.zeros(np.shape(c))
         for x, w in zip(places, weights, strict=True):
-            square = w * in_double(name)(m, n, c, x)[0] ** 2
+            square = w * guarded(name)(m, n, c, x)[0] ** 2
             above, below = above + square * x * x, below + square
         return sign * 2 * c * above / below
 
@@ -126,10 +126,10 @@ def _mean_square(name: str, sign: int) -> Callable[..., Array]:
 pro_cv_slope = tabulated("pro_cv_slope", None, None, "c", evaluate=_mean_square("pro_ang1", 1))
 obl_cv_slope = tabulated("obl_cv_slope", None, None, "c", evaluate=_mean_square("obl_ang1", -1))
 pro_cv = tabulated(
-    "pro_cv", None, None, lambda m, n, c, out: pro_cv_slope(m, n, c), evaluate=in_double("pro_cv")
+    "pro_cv_at", None, None, lambda m, n, c, out: pro_cv_slope(m, n, c), evaluate=guarded("pro_cv")
 )
 obl_cv = tabulated(
-    "obl_cv", None, None, lambda m, n, c, out: obl_cv_slope(m, n, c), evaluate=in_double("obl_cv")
+    "obl_cv_at", None, None, lambda m, n, c, out: obl_cv_slope(m, n, c), evaluate=guarded("obl_cv")
 )
 
 

@@ -1,4 +1,4 @@
-"""L3. Special functions of SciPy with slopes written as formulas: a row each of a table.
+"""L7. Special functions of SciPy with slopes written as formulas: a row each of a table.
 
     erfx = tabulated("erfx", lambda x, out: 2 * x * out - 1)      # slope in x
     f = tabulated("f", None, "its order v", lambda n, v, x, out: ...)
@@ -23,6 +23,8 @@ from fgrad.trace import Value
 from fgrad.typing import Array
 
 special = lazy_module("scipy.special")
+
+MOST = 1e6  # degrees that are summed by a recurrence
 
 Slope = Callable[..., Value] | str | None
 
@@ -60,12 +62,17 @@ def _as_map(name: str, slope: Slope) -> DerivativeMap | None:
 
 
 def outputs(
-    name: str, labels: Sequence[str], slopes: Sequence[Sequence[Slope]], accepts: str = "f"
+    name: str,
+    labels: Sequence[str],
+    slopes: Sequence[Sequence[Slope]],
+    accepts: str = "f",
+    evaluate: Callable[..., tuple[Array, ...]] | None = None,
 ) -> list[Function]:
     """One function for each result of SciPy's function `name`; `slopes` has a row for each."""
+    function = evaluate or in_double(name)
 
     def part(k: int) -> Callable[..., Array]:
-        return lambda *xs: in_double(name)(*xs)[k]
+        return lambda *xs: function(*xs)[k]
 
     return [
         tabulated(f"{name}_{label}", *row, evaluate=part(k), accepts=accepts)
@@ -74,8 +81,21 @@ def outputs(
 
 
 def in_double(name: str) -> Callable[..., Array]:
-    """SciPy's function in double precision: some do not return for float32 (1.17: obl_ang1)."""
+    """SciPy's function in double precision; some give NaN in float32, or do not return."""
     return lambda *xs: getattr(special, name)(*[np.asarray(x, np.result_type(x, "d")) for x in xs])
+
+
+def guarded(name: str) -> Callable[..., Array | tuple[Array, ...]]:
+    """SciPy's function in double precision of finite operands, NaN elsewhere: some crash (1.17)."""
+
+    def evaluate(*xs: Array) -> Array | tuple[Array, ...]:
+        finite = np.logical_and.reduce([np.isfinite(x) for x in np.broadcast_arrays(*xs)])
+        found = in_double(name)(*[np.where(finite, x, 1) for x in xs])
+        if not isinstance(found, tuple):
+            return np.where(finite, found, np.nan)
+        return tuple([np.where(finite, y, np.nan) for y in found])
+
+    return evaluate
 
 
 def where(condition: Value, x: Value | float, y: Value) -> Value:
@@ -100,6 +120,11 @@ def whole(x: Array) -> np.ndarray:
         return np.asarray(np.real(x)).astype(np.int64)
 
 
+def by_order(name: str) -> Callable[..., Array]:
+    """SciPy's function of (v, x), whose order is real also where x is complex."""
+    return lambda v, x: getattr(special, name)(np.real(v), x)
+
+
 def of_degree(name: str, counts: int = 1, reals: int = 0) -> Callable[..., Array]:
     """SciPy's function of an integer degree, in its variant for integers where the degree is one.
 
@@ -114,7 +139,7 @@ def of_degree(name: str, counts: int = 1, reals: int = 0) -> Callable[..., Array
         rest = [np.real(x) for x in xs[:reals]] + list(xs[reals:])
         function = getattr(special, name)
         with np.errstate(invalid="ignore"):
-            known = degree == np.trunc(degree)
+            known = (degree == np.trunc(degree)) & (np.abs(degree) < MOST)
         if counts or known.all():
             return function(
                 whole(degree),

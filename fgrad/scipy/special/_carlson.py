@@ -1,4 +1,4 @@
-"""L3. Elliptic integrals: Carlson's, Legendre's incomplete ones, Jacobi's functions, the AGM.
+"""L7. Elliptic integrals: Carlson's, Legendre's incomplete ones, Jacobi's functions, the AGM.
 
     I(b; x, y, ...) = int_0^inf t^b0 (t + x)^-b1 (t + y)^-b2 ... dt
 
@@ -20,7 +20,7 @@ from fgrad.ir.traits import Cost, Host
 from fgrad.ops.elementwise import abs_, cos, lit, rint, sin, sqrt
 from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
 from fgrad.ops.special_functions import Function
-from fgrad.ops.special_table import Slope, is_zero, outputs, tabulated, where
+from fgrad.scipy.special._table import Slope, is_zero, outputs, tabulated, where
 from fgrad.trace import Value, bind
 from fgrad.typing import Array
 
@@ -140,7 +140,7 @@ def first_kind_slope(phi: Value, m: Value) -> Value:
     """dF/dm = int sin^2 / (1 - m sin^2)^(3/2) / 2 = sin^3 RD(cos^2, 1, 1 - m sin^2) / 6."""
 
     def at(s: Value, c: Value) -> Value:
-        return s**3 * elliprd(c * c + 0 * m, 0 * m + 1, 1 - m * s * s) / 6
+        return s**3 * elliprd(c * c, lit(m, 1), 1 - m * s * s) / 6
 
     return _by_periods(phi, at)
 
@@ -149,7 +149,7 @@ def _second_kind_slope(phi: Value, m: Value) -> Value:
     """dE/dm = -int sin^2 / (1 - m sin^2)^(1/2) / 2 = -sin^3 RD(cos^2, 1 - m sin^2, 1) / 6."""
 
     def at(s: Value, c: Value) -> Value:
-        return s**3 * elliprd(c * c + 0 * m, 1 - m * s * s, 0 * m + 1) / -6
+        return s**3 * elliprd(c * c, 1 - m * s * s, lit(m, 1)) / -6
 
     return _by_periods(phi, at)
 
@@ -199,7 +199,7 @@ sn, cn, dn, amplitude = outputs(
 
 def _agm_slope(a: Value, b: Value, out: Value) -> Value:
     """In a: 2 |a| M^2 RD(0, b^2, a^2) / 3 pi."""
-    return abs_(a) * out * out * elliprd(a * 0, b * b, a * a) * (2 / (3 * math.pi))
+    return abs_(a) * out * out * elliprd(lit(a, 0), b * b, a * a) * (2 / (3 * math.pi))
 
 
 agm = tabulated("agm", _agm_slope, lambda a, b, out: _agm_slope(b, a, out))

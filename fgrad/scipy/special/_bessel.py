@@ -1,4 +1,4 @@
-"""L3. Functions of Bessel's family: scaled, spherical, Hankel, Kelvin, Airy, Struve, integrals.
+"""L7. Functions of Bessel's family: scaled, spherical, Hankel, Kelvin, Airy, Struve, integrals.
 
 Formulas are those of the Digital Library of Mathematical Functions (dlmf.nist.gov).  Functions of
 complex operands that are scaled by an absolute value are not holomorphic: their derivative is
@@ -14,8 +14,9 @@ import numpy as np
 from fgrad.errors import MissingRuleError
 from fgrad.ops.complex import is_complex
 from fgrad.ops.elementwise import cosh, lit, sinh, sqrt
-from fgrad.ops.special_functions import Function, by_order, i0, j0, k0, y0
-from fgrad.ops.special_table import (
+from fgrad.ops.special_functions import Function, i0, j0, k0, y0
+from fgrad.scipy.special._table import (
+    by_order,
     divided,
     is_zero,
     outputs,

@@ -1,4 +1,4 @@
-"""L3. Orthogonal polynomials and Legendre functions, with their derivatives in the place.
+"""L7. Orthogonal polynomials and Legendre functions, with their derivatives in the place.
 
 A degree that is an integer is evaluated by SciPy's recurrence, also where it comes as a float.
 Slopes are those of DLMF 18.9(iii): a polynomial of one degree less and a parameter more.
@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.ops.elementwise import cos, sin, sqrt
 from fgrad.ops.special_functions import Function
-from fgrad.ops.special_table import (
+from fgrad.scipy.special._table import (
     Slope,
     divided,
     is_zero,

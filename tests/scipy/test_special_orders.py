@@ -1,0 +1,136 @@
+"""scipy.special: functions of known orders, sequences, complex results; some against mpmath."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special as plain
+
+import fgrad
+import fgrad.scipy.special as traced
+from fgrad.errors import ArgumentError, MissingRuleError, UnsupportedNumpyError
+
+X = np.array([0.3, 0.8, 1.4])
+COMPLEX = X + 1j * np.array([0.5, -0.2, 0.7])
+# A function of one array of real numbers, of the module that it is given.
+CASES = {
+    "jvp": lambda s, x: s.jvp(0.7, x, 2), "yvp": lambda s, x: s.yvp(1, x, 3),
+    "ivp": lambda s, x: s.ivp(2, x), "kvp": lambda s, x: s.kvp(0.5, x, 3),
+    "h1vp": lambda s, x: s.h1vp(1, x), "h2vp": lambda s, x: s.h2vp(1, x, 0),
+    "hankel1": lambda s, x: s.hankel1(1.5, x), "hankel2e": lambda s, x: s.hankel2e(0, x),
+    "kelvin": lambda s, x: s.kelvin(x), "modfresnelp": lambda s, x: s.modfresnelp(x),
+    "modfresnelm": lambda s, x: s.modfresnelm(x), "lambertw": lambda s, x: s.lambertw(x),
+    "lambertw -1": lambda s, x: s.lambertw(-x / 5, -1), "wofz": lambda s, x: s.wofz(x),
+    "diric": lambda s, x: s.diric(x, 5), "spherical_jn": lambda s, x: s.spherical_jn(2, x, True),
+    "spherical_kn": lambda s, x: s.spherical_kn(np.arange(3), x, derivative=True),
+    "assoc_laguerre": lambda s, x: s.assoc_laguerre(x, 3, 0.5),
+    "legendre_p": lambda s, x: s.legendre_p(3, x / 2, diff_n=2),
+    "legendre_p -3": lambda s, x: s.legendre_p(-3, x / 2, diff_n=1),
+    "legendre_p_all": lambda s, x: s.legendre_p_all(3, x / 2, diff_n=1),
+    "assoc_legendre_p": lambda s, x: s.assoc_legendre_p(3, -1, x / 2, norm=True, diff_n=2),
+    "assoc_legendre_p 3": lambda s, x: s.assoc_legendre_p(3, 1, x + 1, branch_cut=3),
+    "assoc_legendre_p_all": lambda s, x: s.assoc_legendre_p_all(2, 1, x / 2, diff_n=1),
+    "sph_legendre_p": lambda s, x: s.sph_legendre_p(3, 2, x * 2, diff_n=2),
+    "sph_legendre_p_all": lambda s, x: s.sph_legendre_p_all(3, 2, -x, diff_n=1),
+    "sph_harm_y": lambda s, x: s.sph_harm_y(3, -2, x, 2 * x),
+    "sph_harm_y 2": lambda s, x: s.sph_harm_y(3, 2, x, 2 * x, diff_n=2),
+    "sph_harm_y_all": lambda s, x: s.sph_harm_y_all(2, 2, x, 2 * x, diff_n=1),
+    "lqn": lambda s, x: s.lqn(3, x / 2), "lqmn": lambda s, x: s.lqmn(1, 2, x / 2),
+    "riccati_jn": lambda s, x: s.riccati_jn(3, x[0]), "lmbda": lambda s, x: s.lmbda(2.5, x[1]),
+    "riccati_yn": lambda s, x: s.riccati_yn(3, x[0]),
+    "pbdv_seq": lambda s, x: s.pbdv_seq(2.5, x[1]),
+    "pbvv_seq": lambda s, x: s.pbvv_seq(2.5, x[1]), "pbdn_seq": lambda s, x: s.pbdn_seq(3, x[1]),
+    "itairy": lambda s, x: s.itairy(x),
+}  # fmt: skip
+
+
+def _parts(out: Any) -> tuple[Any, ...]:
+    return out if isinstance(out, tuple) else (out,)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str) -> None:
+    f = CASES[name]
+    expected = _parts(f(plain, X))
+    for got, want in zip(_parts(fgrad.jit(lambda x: f(traced, x))(X)), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-13)
+        assert np.shape(got) == np.shape(want)
+        assert got.dtype == want.dtype
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives(name: str) -> None:
+    f, h = CASES[name], 1e-5
+    _, found = fgrad.jvp(lambda x: f(traced, x), (X,), (np.ones(3),))
+    above, below = _parts(f(plain, X + h)), _parts(f(plain, X - h))
+    tolerance = 1e-4 if name == "itairy" else 1e-6  # SciPy's values have ten digits
+    for got, y, z in zip(_parts(found), above, below, strict=True):
+        np.testing.assert_allclose(got, (y - z) / (2 * h), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["hankel1", "hankel1e", "hankel2", "hankel2e"])
+def test_hankel_functions_of_complex_numbers(name: str) -> None:
+    f = lambda z: getattr(traced, name)(1.5, z)  # noqa: E731
+    value, slope = fgrad.jvp(f, (COMPLEX,), (np.ones(3) + 0j,))
+    np.testing.assert_allclose(value, f(COMPLEX), rtol=1e-12)
+    h = 1e-5
+    np.testing.assert_allclose(slope, (f(COMPLEX + h) - f(COMPLEX - h)) / (2 * h), rtol=1e-7)
+
+
+def test_scaled_functions_of_complex_numbers_have_no_derivative() -> None:
+    with pytest.raises(MissingRuleError, match="jve at complex"):
+        fgrad.jvp(lambda z: traced.jve(1.5, z), (COMPLEX,), (COMPLEX,))
+
+
+def test_fresnel_integral_of_negative_numbers() -> None:
+    """F(x) + F(-x) is the integral over all numbers; SciPy 1.17 has another value."""
+    x = np.array([0.5, 2.0])
+    f = fgrad.jit(lambda x: traced.modfresnelp(x)[0])
+    np.testing.assert_allclose(f(x) + f(-x), np.sqrt(np.pi) * np.exp(0.25j * np.pi), rtol=1e-12)
+
+
+def test_refused() -> None:
+    with pytest.raises(ArgumentError, match="known integer"):
+        fgrad.jit(lambda n: traced.jvp(1, 2.0, n))(2)
+    with pytest.raises(UnsupportedNumpyError, match="tol"):
+        fgrad.jit(lambda z: traced.lambertw(z, tol=1e-3))(2.0)
+    with pytest.raises(ValueError, match="diff_n"):
+        fgrad.jit(lambda z: traced.legendre_p(2, z, diff_n=3))(0.5)
+    with pytest.raises(TypeError, match="complex"):
+        fgrad.jit(traced.kelvin)(1j)
+
+
+# Slopes in hard regions: near poles and coincident operands, in tails, for large operands.
+HARD = {
+    "elliprd": (lambda x: traced.elliprd(x, 2.0, 2.0 + 1e-9), 2.0),
+    "elliprj": (lambda x: traced.elliprj(x, 1.0, 1.0, 1.0 + 1e-12), 1.0),
+    "elliprf": (lambda x: traced.elliprf(x, 1e-12, 1e12), 1e-10),
+    "voigt": (lambda x: traced.voigt_profile(x, 1.0, 1.0), 1e6),
+    "zetac": (traced.zetac, 1.0 + 1e-6),
+    "zetac below": (traced.zetac, -20.5),
+    "ellipkinc": (lambda m: traced.ellipkinc(0.5, m), 1e-12),
+    "kolmogorov": (traced.kolmogorov, 6.0),
+}
+
+
+EXACT = {
+    "elliprd": lambda x: mpmath.diff(lambda y: mpmath.elliprd(y, 2, 2 + mpmath.mpf(1e-9)), x),
+    "elliprj": lambda x: mpmath.diff(lambda y: mpmath.elliprj(y, 1, 1, 1 + mpmath.mpf(1e-12)), x),
+    "elliprf": lambda x: -mpmath.elliprd(mpmath.mpf(1e-12), 1e12, x) / 6,
+    "voigt": lambda x: -2 / (mpmath.pi * x**3) * (1 + 4 / mpmath.mpf(x) ** 2),
+    "zetac": lambda x: mpmath.zeta(x, derivative=1),
+    "zetac below": lambda x: mpmath.diff(mpmath.zeta, x),
+    "ellipkinc": lambda m: mpmath.diff(lambda k: mpmath.ellipf(0.5, k), m),
+    "kolmogorov": lambda y: -8 * y * mpmath.exp(-2 * y * y),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_slopes_in_hard_regions(name: str) -> None:
+    f, x = HARD[name]
+    with mpmath.workdps(60):
+        want = float(EXACT[name](mpmath.mpf(x)))
+    np.testing.assert_allclose(fgrad.grad(f)(x), want, rtol=1e-9)
