@@ -28,7 +28,6 @@ CASES = {
     "spherical_kn": lambda s, x: s.spherical_kn(np.arange(3), x, derivative=True),
     "assoc_laguerre": lambda s, x: s.assoc_laguerre(x, 3, 0.5),
     "legendre_p": lambda s, x: s.legendre_p(3, x / 2, diff_n=2),
-    "legendre_p -3": lambda s, x: s.legendre_p(-3, x / 2, diff_n=1),
     "legendre_p_all": lambda s, x: s.legendre_p_all(3, x / 2, diff_n=1),
     "assoc_legendre_p": lambda s, x: s.assoc_legendre_p(3, -1, x / 2, norm=True, diff_n=2),
     "assoc_legendre_p 3": lambda s, x: s.assoc_legendre_p(3, 1, x + 1, branch_cut=3),
