@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.errors import MissingRuleError
 from fgrad.ops.complex import is_complex
-from fgrad.ops.elementwise import cosh, lit, sinh, sqrt
+from fgrad.ops.elementwise import cosh, eq, lit, sinh, sqrt
 from fgrad.ops.special_functions import Function, i0, j0, k0, y0
 from fgrad.scipy.special._table import (
     by_order,
@@ -186,7 +186,7 @@ itmodstruve0 = tabulated("itmodstruve0", lambda x, out: modstruve(x * 0, x))
 
 def _besselpoly_slope(a: Value, power: Value, v: Value, out: Value) -> Value:
     """int x^p 2 x J_v'(2 a x) dx = v B / a - 2 int x^(p + 1) J_(v+1)(2 a x) dx (DLMF 10.6.2)."""
-    first = where(v == lit(v, 1), 1 / (power + 2), where(is_zero(v), 0, lit(v, 0)))
+    first = where(eq(v, lit(v, 1)), 1 / (power + 2), where(is_zero(v), 0, lit(v, 0)))
     zero = is_zero(a)
     ratio = where(zero, first, v * out / where(zero, 1, a))
     return ratio - 2 * besselpoly(a, power + 1, v + 1)

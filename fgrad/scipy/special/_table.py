@@ -20,7 +20,7 @@ from fgrad.ops.elementwise import abs_, eq, le, lit, select
 from fgrad.ops.families import DerivativeMap
 from fgrad.ops.special_functions import Function, external, refused
 from fgrad.trace import Value
-from fgrad.typing import Array
+from fgrad.typing import Array, PyTree
 
 special = lazy_module("scipy.special")
 
@@ -85,10 +85,10 @@ def in_double(name: str) -> Callable[..., Array]:
     return lambda *xs: getattr(special, name)(*[np.asarray(x, np.result_type(x, "d")) for x in xs])
 
 
-def guarded(name: str) -> Callable[..., Array | tuple[Array, ...]]:
+def guarded(name: str) -> Callable[..., PyTree]:
     """SciPy's function in double precision of finite operands, NaN elsewhere: some crash (1.17)."""
 
-    def evaluate(*xs: Array) -> Array | tuple[Array, ...]:
+    def evaluate(*xs: Array) -> PyTree:
         finite = np.logical_and.reduce([np.isfinite(x) for x in np.broadcast_arrays(*xs)])
         found = in_double(name)(*[np.where(finite, x, 1) for x in xs])
         if not isinstance(found, tuple):

@@ -225,23 +225,23 @@ def _orders_up_to(function: str, v: ArrayLike, x: ArrayLike, least: int) -> tupl
 def lmbda(v: float, x: ArrayLike) -> tuple[Value, Value]:
     """Jahnke's and Emden's Lambda functions of orders v - floor(v) to v, and their derivatives:
     gamma(v + 1) (2 / x)^v J_v(x) = 0F1(v + 1, -x^2 / 4)."""
-    v, x = _orders_up_to("lmbda", v, x, 0)
+    orders, x = _orders_up_to("lmbda", v, x, 0)
     inner = x * x / -4
-    return sp.hyp0f1(v + 1, inner), x / (-2 * (v + 1)) * sp.hyp0f1(v + 2, inner)
+    return sp.hyp0f1(orders + 1, inner), x / (-2 * (orders + 1)) * sp.hyp0f1(orders + 2, inner)
 
 
 @either_form
 def pbdv_seq(v: float, x: ArrayLike) -> tuple[Value, Value]:
     """The parabolic cylinder functions D of orders v - floor(v) to v, and their derivatives."""
-    v, x = _orders_up_to("pbdv_seq", v, x, 1)
-    return sw.pbdv[0](v, x), sw.pbdv[1](v, x)
+    orders, x = _orders_up_to("pbdv_seq", v, x, 1)
+    return sw.pbdv[0](orders, x), sw.pbdv[1](orders, x)
 
 
 @either_form
 def pbvv_seq(v: float, x: ArrayLike) -> tuple[Value, Value]:
     """The parabolic cylinder functions V of orders v - floor(v) to v, and their derivatives."""
-    v, x = _orders_up_to("pbvv_seq", v, x, 1)
-    return sw.pbvv[0](v, x), sw.pbvv[1](v, x)
+    orders, x = _orders_up_to("pbvv_seq", v, x, 1)
+    return sw.pbvv[0](orders, x), sw.pbvv[1](orders, x)
 
 
 @either_form
