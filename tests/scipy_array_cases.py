@@ -302,6 +302,8 @@ nd.labeled_comprehension(m, LABELS, [1, 2, 9], np.ptp, float, -1.0)
 """.strip().splitlines()
 
 DATA = """
+ip.CubicSpline(X, m, axis=1).derivative()(q)
+ip.PchipInterpolator(X, m, axis=1).antiderivative()(q)
 ip.PPoly(np.reshape(m, (3, 2, 7)), np.arange(8.0), axis=1)(q)
 ip.RectBivariateSpline(np.arange(6.0), X, m)(q, q)
 ip.RectBivariateSpline(np.arange(6.0), X, m)(q, q - 0.5, 1, 2)

@@ -25,6 +25,7 @@ from fgrad.scipy._either import either, refusal
 from fgrad.scipy._host import implicit
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
+from fgrad.transforms.custom.implicit import custom_linear_solve
 from fgrad.typing import ArrayLike, P, PyTree, R
 
 plain = lazy_module("scipy.linalg")
@@ -82,7 +83,45 @@ def solve_banded(
             f"right-hand side of shape {right.shape}.",
             user_line(),
         )
-    return np.linalg.solve(_from_bands(bands, lower, upper), right)
+    offsets = range(-lower, upper + 1)
+
+    def product(x: Value) -> Value:
+        return _banded_product(bands, upper, offsets, x)
+
+    def solve(turned: bool) -> Callable[..., Value]:
+        def call(ab: np.ndarray, b: np.ndarray) -> np.ndarray:
+            sides = (upper, lower) if turned else (lower, upper)
+            return plain.solve_banded(sides, _turned(ab, upper, offsets) if turned else ab, b)
+
+        def solved(_: Callable[[Value], Value], b: Value) -> Value:
+            return pure_callback(call, Aval(b.shape, b.dtype), stop_gradient(bands), b)
+
+        return solved
+
+    return custom_linear_solve(product, right, solve(False), solve(True))
+
+
+def _banded_product(bands: Value, upper: int, offsets: range, x: Value) -> Value:
+    """The product of a matrix given by its diagonals, which lie `offsets` above the main one."""
+    n = bands.shape[-1]
+    rest = [(0, 0)] * (len(x.shape) - 1)
+    total = x * 0
+    for k in offsets:
+        row = np.reshape(bands[upper - k], (n, *[1] * len(rest))) * x
+        kept = row[k:] if k >= 0 else row[:k]
+        total = total + np.pad(kept, [(max(-k, 0), max(k, 0)), *rest])
+    return total
+
+
+def _turned(bands: np.ndarray, upper: int, offsets: range) -> np.ndarray:
+    """The diagonals of the transpose."""
+    found, n = np.zeros_like(bands), bands.shape[-1]
+    lower = len(offsets) - 1 - upper
+    for k in offsets:  # of the transpose, the diagonal k is -k of the matrix
+        source = bands[upper - k]
+        first, last = max(-k, 0), n - max(k, 0)
+        found[lower + k, first:last] = source[max(k, 0) : n - max(-k, 0)]
+    return found
 
 
 def _hermitian_bands(ab: Value, lower: bool) -> Value:

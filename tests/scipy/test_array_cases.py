@@ -150,6 +150,7 @@ def test_what_scipy_refuses_is_refused(line: str) -> None:
         "ip.BarycentricInterpolator(X)",
         "ip.KroghInterpolator([0.0, 0.0, 1.0], [1.0, 2.0, 3.0])(0.5)",
         "ip.CubicSpline(X, X).roots()",
+        "ip.CubicSpline(X, X[:2, None] * X, axis=1).derivative()(X)",
     ],
 )
 def test_plain_data_are_scipys(line: str) -> None:

@@ -178,6 +178,36 @@ def test_factors_without_derivative(name: str) -> None:
         fgrad.jvp(lambda *xs: fun(sla, *xs), args, args)
 
 
+@pytest.mark.parametrize("sides", [(0, 0), (1, 1), (2, 1), (0, 3), (3, 0), (1, 2)])
+@pytest.mark.parametrize("kind", [float, complex])
+def test_banded_systems_are_those_of_the_matrix(sides: tuple[int, int], kind: type) -> None:
+    """Values, both modes and second derivatives, by the diagonals and by the right-hand side."""
+    lower, upper = sides
+    bands = RNG.normal(size=(lower + upper + 1, 7)) * (1 + 0.3j if kind is complex else 1)
+    bands[upper] += 4
+    right = RNG.normal(size=(7, 2)).astype(kind)
+    rows, columns = np.arange(7)[:, None], np.arange(7)
+    inside = (upper + rows - columns >= 0) & (upper + rows - columns <= lower + upper)
+
+    def dense(ab: Any, b: Any) -> Any:
+        picked = ab[np.where(inside, upper + rows - columns, 0), columns + 0 * rows]
+        return np.linalg.solve(np.where(inside, picked, 0.0), b)
+
+    def found(fun: Callable[..., Any]) -> Any:
+        def loss(ab: Any, b: Any) -> Any:
+            return np.sum(np.abs(fun(ab, b)) ** 2 * np.cos(np.arange(14)).reshape(7, 2))
+
+        def slope(ab: Any) -> Any:
+            return np.sum(np.abs(fgrad.grad(loss)(ab, right)) ** 2)
+
+        push = fgrad.jvp(fun, (bands, right), (bands[::-1] * 0.3, right * 0.1))
+        return (*push, *fgrad.grad(loss, argnums=(0, 1))(bands, right), fgrad.grad(slope)(bands))
+
+    _same(found(fgrad.jit(lambda ab, b: sla.solve_banded(sides, ab, b))), found(dense))
+    with pytest.raises(np.linalg.LinAlgError):
+        fgrad.jit(lambda ab: sla.solve_banded(sides, ab, right))(0 * bands)
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -65,15 +65,14 @@ def peak_prominences(
 
 
 def _crossings(
-    v: np.ndarray, peaks: np.ndarray, heights: np.ndarray, left: np.ndarray, right: np.ndarray
+    v: np.ndarray, peaks: np.ndarray, rel_height: float, given: tuple[np.ndarray, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The last places on both sides that are not higher than a level, or the bases."""
-    first, last = left.copy(), right.copy()
-    for i, (p, h, a, b) in enumerate(zip(peaks, heights, left, right, strict=True)):
-        before, after = np.nonzero(v[a : p + 1] <= h)[0], np.nonzero(v[p : b + 1] <= h)[0]
-        first[i] = a + before[-1] if before.size else a
-        last[i] = p + after[0] if after.size else b
-    return first, last
+    _, heights, starts, ends = plain.peak_widths(v, peaks, float(rel_height), given)
+    first, last = np.floor(starts).astype(np.intp), np.ceil(ends).astype(np.intp)
+    _, left, right = given
+    first = first - ((v[first] > heights) & (first > left))  # where a sum was rounded up
+    return first, last + ((v[last] > heights) & (last < right))
 
 
 def _crossed(values: Value, k: Value, side: int, heights: Value) -> Value:
@@ -115,10 +114,10 @@ def peak_widths(
     like = Aval(places.shape, np.dtype(np.intp))
 
     def call(*found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        v, level, a, b = found
-        return _crossings(v, places, level, a, b)
+        v, share, *data = found
+        return _crossings(v, places, share, tuple(data))  # type: ignore[arg-type]
 
-    sources = [stop_gradient(v) for v in (values, heights)]
+    sources = [stop_gradient(as_operand(v)) for v in (values, rel_height, height)]
     first, last = pure_callback(call, (like, like), *sources, left, right)
     starts, ends = _crossed(values, first, -1, heights), _crossed(values, last, 1, heights)
     return ends - starts, heights, starts, ends
