@@ -266,7 +266,7 @@ def reduced(
     else:
         found = function(x.whole, axis=inside, where=mask, **kwargs)
     kept = [1 if k in axes else n for k, n in enumerate((1, *x.rest))]
-    return reshape(found, tuple(kept)) if keepdims is True else found
+    return reshape(found, tuple(kept)) if keepdims else found
 
 
 def _extremum(function: Function, x: Masked, mask: Value, axes: tuple[int, ...]) -> Value:

@@ -28,6 +28,7 @@ from fgrad.numpy.reductions import (
     cumsum,
     degrees_lost,
     deviation_of,
+    is_set,
     max_,
     mean,
     min_,
@@ -115,7 +116,7 @@ def nanvar(
     result = var(x, axis, dtype, out, ddof, keepdims, where=mask, mean=mean)
     if mask is True or result.dtype.kind in "biu":
         return result
-    count = convert(count_of(x, axis, mask, keepdims is True), FLOAT64)
+    count = convert(count_of(x, axis, mask, is_set(keepdims)), FLOAT64)
     few = ew.le(*broadcast((count, FLOAT64.type(ddof))))
     return ew.select(few, ew.lit(result, math.nan), result)
 

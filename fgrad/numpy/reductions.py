@@ -46,6 +46,11 @@ _EVERY_AXIS = [tuple(range(n)) for n in range(65)]
 # --- the common form ------------------------------------------------------------------------------
 
 
+def is_set(flag: object) -> bool:
+    """Whether a flag such as `keepdims` is given and true, as 1 and `np.True_` are too."""
+    return flag is not NO_VALUE and bool(flag)
+
+
 def keep_axes(y: Value, shape: tuple[int, ...], axes: tuple[int, ...]) -> Value:
     """A reduced value with the reduced axes back, of length 1."""
     return reshape(y, tuple([1 if i in axes else n for i, n in enumerate(shape)]))
@@ -62,7 +67,7 @@ def reduce_with(reducer: Reducer, x: Value, axis: Axis, keepdims: bool) -> Value
     """Reduce over `axis` (an integer, a tuple, or None for all axes)."""
     axes = reduced_axes(axis, x)
     y = reducer(x, axes) if axes else fresh(x)
-    return keep_axes(y, x.shape, axes) if keepdims is True and axes else y
+    return keep_axes(y, x.shape, axes) if is_set(keepdims) and axes else y
 
 
 def reduce_fast(prim: Primitive, x: Tracer, axis: int, keepdims: bool) -> Value:
@@ -72,7 +77,7 @@ def reduce_fast(prim: Primitive, x: Tracer, axis: int, keepdims: bool) -> Value:
     if not axes:
         return fresh(x)
     y = bind_one(prim, x, {"axes": axes})
-    return keep_axes(y, shape, axes) if keepdims is True else y
+    return keep_axes(y, shape, axes) if is_set(keepdims) else y
 
 
 def masked(x: Value, where: ArrayLike, identity: complex) -> Value:
@@ -128,7 +133,7 @@ def sum_(
         known: Any = a.known_aval if a.value is None else a.value
         shape = known.shape
         if known.dtype.kind == "f" and shape:
-            if axis is None and keepdims is not True:
+            if axis is None and not is_set(keepdims):
                 return bind_one(REDUCE_SUM, a, {"axes": _EVERY_AXIS[len(shape)]})
             return reduce_fast(REDUCE_SUM, a, axis, keepdims)
     refuse_out("sum", out)
@@ -201,7 +206,7 @@ def _empty_extremum(
         )
     shape = tuple([n for i, n in enumerate(x.shape) if i not in axes])
     y = broadcast_to(convert(as_operand(initial), x.dtype), shape)
-    return keep_axes(y, x.shape, axes) if keepdims is True else y
+    return keep_axes(y, x.shape, axes) if is_set(keepdims) else y
 
 
 max_ = _extremum("max", rd.reduce_max_p, rd.reduce_max, ew.max_)
@@ -230,7 +235,7 @@ def _arg_extremum(name: str, function: Callable[[Value, int], Value]) -> Callabl
         if x.shape[position] == 0:
             raise ArgumentError(f"attempt to get {name} of an empty sequence")
         y = function(x, position)
-        if keepdims is not True:
+        if not is_set(keepdims):
             return y
         axes = tuple(range(len(shape))) if axis is None or not shape else (position,)
         return keep_axes(y, shape, axes)
@@ -316,7 +321,7 @@ def mean(
     work, result = _work_dtype(x, dtype)
     x = masked(convert(x, work), where, 0)
     total = reduce_with(rd.reduce_sum, x, axis, keepdims)
-    return convert(divide_count(total, count_of(x, axis, where, keepdims is True)), result)
+    return convert(divide_count(total, count_of(x, axis, where, is_set(keepdims))), result)
 
 
 def degrees_lost(ddof: float, correction: float) -> float:
@@ -361,7 +366,7 @@ def var(
     squares = ew.mul(distance, distance) if x.dtype.kind in "iuf" else squared(distance)
     work = cx.real_dtype(work) if dtype is None else work
     total = sum_(squares, axes, work, keepdims=keepdims, where=where)
-    freedom = _freedom(count_of(x, axis, where, keepdims is True), ddof)
+    freedom = _freedom(count_of(x, axis, where, is_set(keepdims)), ddof)
     result = cx.real_dtype(result) if dtype is None else result
     return convert(divide_count(total, freedom), result)
 
@@ -378,7 +383,7 @@ def _plain_var(x: Tracer, axes: tuple[int, ...], ddof: float, keepdims: bool) ->
         return var(as_array(x), axes, x.dtype, None, ddof)
     freedom = x.dtype.type(max(count_of(x, axes) - ddof, 0))
     total = sum_squares(x, axes, centered=True)
-    return ew.div(keep_axes(total, x.shape, axes) if keepdims is True else total, freedom)
+    return ew.div(keep_axes(total, x.shape, axes) if is_set(keepdims) else total, freedom)
 
 
 def squared(x: Value) -> Value:
