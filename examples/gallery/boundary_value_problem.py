@@ -2,8 +2,8 @@
 
     python examples/gallery/boundary_value_problem.py
 
-u'' + c exp(u) = 0, u(0) = u(1) = 0, by Numerov's differences of fourth order. The solution is a root
-of the equations at the nodes; its derivative by c is that of the root, whatever found it.
+u'' + c exp(u) = 0, u(0) = u(1) = 0, by Numerov's differences of fourth order. The solution is a
+root of the equations at the nodes; its derivative by c is that of the root, whatever found it.
 """
 
 from __future__ import annotations
