@@ -157,13 +157,13 @@ def test_operators(name: str, kind: str) -> None:
         def _matvec(self, x: Any) -> Any:
             return dense @ x
 
+    scipys: Any = plain.LinearOperator  # `dtype` is not among its types
+
     operators = {
         "function": lambda: ours.LinearOperator((N, N), lambda x: dense @ x),
         "matrix": lambda: ours.aslinearoperator(dense),
         "sparse": lambda: ours.aslinearoperator(scipy.sparse.csc_array(dense)),
-        "scipy": lambda: ours.aslinearoperator(
-            plain.LinearOperator((N, N), lambda x: dense @ x, dtype=complex)
-        ),
+        "scipy": lambda: ours.aslinearoperator(scipys((N, N), lambda x: dense @ x, dtype=complex)),
         "class": Own,
     }
     wanted = OPERATIONS[name](plain.aslinearoperator(dense))

@@ -253,7 +253,7 @@ def lanes(p: Program) -> Outcome:
         both = np.stack([-x, x]), np.stack([m[::-1], m]), order, np.array([-a, a]), k
         found = fgrad.vmap(p.function, in_axes=(0, 0, None, 0, None))(*both)
         found = [np.asarray(leaf)[1] for leaf in fgrad.tree.leaves(found)]
-        right = [np.asarray(leaf) for leaf in fgrad.tree.leaves(p.right.result)]
+        right = fgrad.tree.leaves(p.right.result)
         if len(found) != len(right):
             return f"{len(found)} results, right {len(right)}"
         pairs = zip(found, right, strict=True)
