@@ -12,8 +12,8 @@ import dis
 import functools
 import linecache
 import re
-from collections.abc import Iterator
-from types import CodeType, FunctionType
+from collections.abc import Iterator, Sequence
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias, TypeVar
 
 from fgrad.base.fork_locks import Locked
@@ -59,7 +59,7 @@ def _node_of(fun: FunctionType, code: CodeType) -> FunctionNode:
     asserts = any([name.startswith("@py") for name in fun.__globals__])  # pytest rewrites them
     for node in found:
         node = _mangled(node, code)
-        if _runs(node, code) or (asserts and _has_assert(node)):
+        if _runs(node, fun) or (asserts and _has_assert(node)):
             return node
     changed = f"its source has changed since it was imported ({code.co_filename})"
     raise Unconvertible(changed, "importlib.reload(module)            or start Python anew")
@@ -99,9 +99,9 @@ def _definition(lines: list[str], start: int) -> ast.Module | None:
             continue
         if is_head:
             block = "".join(lines[start:end])
+            before = "\n" * (start - 1) + "if 1:\n" if indent and start else "\n" * start
             with contextlib.suppress(SyntaxError):
-                tree = ast.parse(f"if 1:\n{block}" if indent else block)
-                return ast.increment_lineno(tree, start - (indent > 0))
+                return ast.parse(before + block)
             tries += 1
             if tries == _MOST_ENDS:
                 break
@@ -148,9 +148,12 @@ def _whole(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def _runs(node: FunctionNode, code: CodeType) -> bool:
-    """Whether a function with this source has this code."""
-    made = code_of(function_of(node), code, "")
+def _runs(node: FunctionNode, fun: FunctionType) -> bool:
+    """Whether a function with this source has the code of `fun`."""
+    code = fun.__code__
+    names = {name for inner in codes_in(code) for name in inner.co_names}
+    modules = sorted([n for n in names if isinstance(fun.__globals__.get(n), ModuleType)])
+    made = _code_of(function_of(node), code, code.co_freevars, modules)
     return made is not None and _same(made, code)
 
 
@@ -162,9 +165,9 @@ def function_of(node: FunctionNode) -> ast.FunctionDef:
         args=[_bare(a) for a in args.args],
         vararg=_bare(args.vararg) if args.vararg else None,
         kwonlyargs=[_bare(a) for a in args.kwonlyargs],
-        kw_defaults=[None if d is None else ast.Constant(None) for d in args.kw_defaults],
+        kw_defaults=[None if d is None else _nothing(node) for d in args.kw_defaults],
         kwarg=_bare(args.kwarg) if args.kwarg else None,
-        defaults=[ast.Constant(None) for _ in args.defaults],
+        defaults=[_nothing(node) for _ in args.defaults],
     )
     if isinstance(node, ast.Lambda):
         body: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node.body)]
@@ -202,27 +205,56 @@ def placed(node: ast.AST, like: ast.AST) -> ast.AST:
     return node
 
 
+def _nothing(like: FunctionNode) -> ast.Constant:
+    return ast.copy_location(ast.Constant(None), like)
+
+
 def _bare(arg: ast.arg) -> ast.arg:
     return ast.copy_location(ast.arg(arg.arg), arg)
 
 
 def code_of(node: ast.FunctionDef, like: CodeType, extra: str) -> CodeType | None:
-    """The code of a definition, whose free variables are those of `like`, and `extra`."""
-    free = [*like.co_freevars, *([extra] if extra else [])]
-    made = definition(
-        f"{MADE}factory", no_arguments(*free), [node, ast.Return(ast.Name(node.name, ast.Load()))]
-    )
-    ast.copy_location(made, node)
-    ast.fix_missing_locations(made)
-    module = ast.Module([made], [])
+    """The code of a definition, some of whose parts may have no place, with the free variables of
+    `like`, and `extra`."""
+    _locate(node)
+    return _code_of(node, like, (*like.co_freevars, extra), ())
+
+
+def _code_of(
+    node: ast.FunctionDef, like: CodeType, free: Sequence[str], modules: Sequence[str]
+) -> CodeType | None:
+    """The code of a definition in a file that imports `modules`: a call of `module.f` has other
+    instructions than one of a method."""
+    result = ast.Return(ast.Name(node.name, ast.Load()))
+    factory = definition(f"{MADE}factory", no_arguments(*free), [result])
+    imports = ast.Import([ast.alias(name) for name in modules])
+    module = ast.Module([imports, factory] if modules else [factory], [])
+    for part in module.body:
+        _locate(ast.copy_location(part, node))
+    factory.body.insert(0, node)
     flags = like.co_flags & _FUTURE
     try:
         with _PARSER.lock:
             outer = compile(module, like.co_filename, "exec", flags, True)
     except SyntaxError:
         return None
-    factory = next(c for c in outer.co_consts if isinstance(c, CodeType))
-    return next((c for c in factory.co_consts if isinstance(c, CodeType)), None)
+    made = next(c for c in outer.co_consts if isinstance(c, CodeType))
+    return next((c for c in made.co_consts if isinstance(c, CodeType)), None)
+
+
+def _locate(node: ast.AST) -> None:
+    """Give parts without a place that of what they are in; `ast.fix_missing_locations` takes twice
+    as long."""
+    left = [(node, vars(node))]
+    for outer, place in left:
+        for part in children(outer):
+            own = vars(part)
+            if "lineno" not in own and "lineno" in part._attributes:
+                own.update({name: place[name] for name in _PLACE})
+            left.append((part, own if "lineno" in own else place))
+
+
+_PLACE = ("lineno", "col_offset", "end_lineno", "end_col_offset")
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
