@@ -125,6 +125,8 @@ def public(module: Any) -> list[tuple[str, Any]]:
     """The functions and types of a module, by name."""
     names = [n for n in dir(module) if not n.startswith("_") and n not in UNSAFE]
     found = [(n, getattr(module, n, None)) for n in names]
+    waves = ("1_cv", "2_cv")  # solve their equation for one value of an argument, not for any
+    found = [(n, f) for n, f in found if not n.endswith(waves)]
     return [(n, f) for n, f in found if callable(f) and not is_exception(f)]
 
 

@@ -52,9 +52,12 @@ def attribute_names(x: object) -> set[str]:
 
 def asked_names(x: object, names: Set[str]) -> set[str]:
     """The attributes that code with `names` in it may ask of an object: all of its own where code
-    reads dictionaries of attributes, or a method of the user's finds them."""
+    reads dictionaries of attributes, or a method of the user's finds them.  Of modules, and of
+    objects of installed packages, those that are named."""
     found = attribute_names(x)
-    if isinstance(x, types.ModuleType) or (names.isdisjoint(_WHOLE) and not _is_answered(x)):
+    if isinstance(x, types.ModuleType) or _is_of_package(x):
+        return found & names
+    if names.isdisjoint(_WHOLE) and not _is_answered(x):
         return found & names
     own = vars(x) if isinstance(x, type) else own_attributes(x)
     return found & (names | {name for name in own if not name.startswith("__")})
@@ -64,6 +67,13 @@ def _is_answered(x: object) -> bool:
     """Whether a method in the user's own files answers when an attribute is not found."""
     code = getattr(getattr(type(x), "__getattr__", None), "__code__", None)
     return isinstance(code, types.CodeType) and not is_installed(code.co_filename)
+
+
+def _is_of_package(x: object) -> bool:
+    """Whether an object, or a class or function, is of an installed package."""
+    home = x if isinstance(x, (type, types.FunctionType)) else type(x)
+    module = sys.modules.get(str(home.__module__))
+    return is_installed(str(getattr(module, "__file__", "")))
 
 
 def is_installed(file: str) -> bool:

@@ -173,6 +173,9 @@ class _Walk:
         """All of a value is read."""
         kind = type(x)
         self.called = False
+        if kind in weakref.ProxyTypes:  # what it stands for may be gone
+            self.looks = True
+            return
         if is_any(x, _LEAVES) or kind in _PLAIN:
             return
         before = self.open, self.parent
@@ -546,7 +549,7 @@ def binds_globals(code: types.CodeType) -> bool:
 # What gives objects that it does not show.
 _LEAVES = (Tracer, OnDevice, np.generic, np.ufunc, np.dtype)
 _WRITTEN = (list, dict, set)
-_GIVERS = (Iterator, weakref.ref, *weakref.ProxyTypes, ContextVar, local)
+_GIVERS = (Iterator, weakref.ref, ContextVar, local)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, np.ndarray)
 _PLAIN = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range}
