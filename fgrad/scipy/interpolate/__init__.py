@@ -12,71 +12,79 @@ from __future__ import annotations
 
 from fgrad.scipy._either import others
 from fgrad.scipy.interpolate.common import plain
-from fgrad.scipy.interpolate.fitpack import (  # noqa: F401
-    insert,
-    make_splprep,
-    make_splrep,
-    spalde,
-    splprep,
-    sproot,
+from fgrad.scipy.interpolate.fitpack import (
+    insert as insert,
+    make_splprep as make_splprep,
+    make_splrep as make_splrep,
+    spalde as spalde,
+    splprep as splprep,
+    sproot as sproot,
 )
-from fgrad.scipy.interpolate.grids import RegularGridInterpolator, interpn  # noqa: F401
-from fgrad.scipy.interpolate.pieces import BPoly, NdPPoly  # noqa: F401
-from fgrad.scipy.interpolate.piecewise import (  # noqa: F401
-    Akima1DInterpolator,
-    CubicHermiteSpline,
-    CubicSpline,
-    PchipInterpolator,
-    PPoly,
-    pchip_interpolate,
+from fgrad.scipy.interpolate.grids import (
+    RegularGridInterpolator as RegularGridInterpolator,
+    interpn as interpn,
 )
-from fgrad.scipy.interpolate.polynomials import (  # noqa: F401
-    BarycentricInterpolator,
-    KroghInterpolator,
-    barycentric_interpolate,
-    krogh_interpolate,
+from fgrad.scipy.interpolate.pieces import (
+    BPoly as BPoly,
+    NdPPoly as NdPPoly,
 )
-from fgrad.scipy.interpolate.radial import Rbf  # noqa: F401
-from fgrad.scipy.interpolate.rational import (  # noqa: F401
-    AAA,
-    FloaterHormannInterpolator,
-    approximate_taylor_polynomial,
-    lagrange,
-    pade,
+from fgrad.scipy.interpolate.piecewise import (
+    Akima1DInterpolator as Akima1DInterpolator,
+    CubicHermiteSpline as CubicHermiteSpline,
+    CubicSpline as CubicSpline,
+    PchipInterpolator as PchipInterpolator,
+    PPoly as PPoly,
+    pchip_interpolate as pchip_interpolate,
 )
-from fgrad.scipy.interpolate.scattered import (  # noqa: F401
-    LinearNDInterpolator,
-    NearestNDInterpolator,
-    RBFInterpolator,
-    griddata,
+from fgrad.scipy.interpolate.polynomials import (
+    BarycentricInterpolator as BarycentricInterpolator,
+    KroghInterpolator as KroghInterpolator,
+    barycentric_interpolate as barycentric_interpolate,
+    krogh_interpolate as krogh_interpolate,
 )
-from fgrad.scipy.interpolate.spheres import (  # noqa: F401
-    LSQSphereBivariateSpline,
-    RectSphereBivariateSpline,
+from fgrad.scipy.interpolate.radial import (
+    Rbf as Rbf,
 )
-from fgrad.scipy.interpolate.splines import (  # noqa: F401
-    BSpline,
-    make_interp_spline,
-    make_lsq_spline,
-    make_smoothing_spline,
-    splantider,
-    splder,
-    splev,
-    splint,
-    splrep,
+from fgrad.scipy.interpolate.rational import (
+    AAA as AAA,
+    FloaterHormannInterpolator as FloaterHormannInterpolator,
+    approximate_taylor_polynomial as approximate_taylor_polynomial,
+    lagrange as lagrange,
+    pade as pade,
 )
-from fgrad.scipy.interpolate.tensors import (  # noqa: F401
-    BivariateSpline,
-    LSQBivariateSpline,
-    NdBSpline,
-    RectBivariateSpline,
-    bisplev,
+from fgrad.scipy.interpolate.scattered import (
+    LinearNDInterpolator as LinearNDInterpolator,
+    NearestNDInterpolator as NearestNDInterpolator,
+    RBFInterpolator as RBFInterpolator,
+    griddata as griddata,
 )
-from fgrad.scipy.interpolate.univariate import (  # noqa: F401
-    InterpolatedUnivariateSpline,
-    LSQUnivariateSpline,
-    UnivariateSpline,
-    interp1d,
+from fgrad.scipy.interpolate.spheres import (
+    LSQSphereBivariateSpline as LSQSphereBivariateSpline,
+    RectSphereBivariateSpline as RectSphereBivariateSpline,
+)
+from fgrad.scipy.interpolate.splines import (
+    BSpline as BSpline,
+    make_interp_spline as make_interp_spline,
+    make_lsq_spline as make_lsq_spline,
+    make_smoothing_spline as make_smoothing_spline,
+    splantider as splantider,
+    splder as splder,
+    splev as splev,
+    splint as splint,
+    splrep as splrep,
+)
+from fgrad.scipy.interpolate.tensors import (
+    BivariateSpline as BivariateSpline,
+    LSQBivariateSpline as LSQBivariateSpline,
+    NdBSpline as NdBSpline,
+    RectBivariateSpline as RectBivariateSpline,
+    bisplev as bisplev,
+)
+from fgrad.scipy.interpolate.univariate import (
+    InterpolatedUnivariateSpline as InterpolatedUnivariateSpline,
+    LSQUnivariateSpline as LSQUnivariateSpline,
+    UnivariateSpline as UnivariateSpline,
+    interp1d as interp1d,
 )
 
 __getattr__ = others(__name__, plain)

@@ -11,83 +11,92 @@ from __future__ import annotations
 
 from fgrad.scipy._either import others
 from fgrad.scipy.signal.common import plain
-from fgrad.scipy.signal.convolutions import (  # noqa: F401
-    convolve,
-    convolve2d,
-    correlate,
-    correlate2d,
-    fftconvolve,
-    oaconvolve,
+from fgrad.scipy.signal.convolutions import (
+    convolve as convolve,
+    convolve2d as convolve2d,
+    correlate as correlate,
+    correlate2d as correlate2d,
+    fftconvolve as fftconvolve,
+    oaconvolve as oaconvolve,
 )
-from fgrad.scipy.signal.filters import (  # noqa: F401
-    decimate,
-    deconvolve,
-    filtfilt,
-    lfilter,
-    lfilter_zi,
-    sosfilt,
-    sosfilt_zi,
-    sosfiltfilt,
+from fgrad.scipy.signal.filters import (
+    decimate as decimate,
+    deconvolve as deconvolve,
+    filtfilt as filtfilt,
+    lfilter as lfilter,
+    lfilter_zi as lfilter_zi,
+    sosfilt as sosfilt,
+    sosfilt_zi as sosfilt_zi,
+    sosfiltfilt as sosfiltfilt,
 )
-from fgrad.scipy.signal.peaks import peak_prominences, peak_widths  # noqa: F401
-from fgrad.scipy.signal.periodograms import (  # noqa: F401
-    coherence,
-    lombscargle,
-    periodogram,
-    spectrogram,
+from fgrad.scipy.signal.peaks import (
+    peak_prominences as peak_prominences,
+    peak_widths as peak_widths,
 )
-from fgrad.scipy.signal.recursions import (  # noqa: F401
-    cspline2d,
-    qspline2d,
-    spline_filter,
-    symiirorder1,
-    symiirorder2,
+from fgrad.scipy.signal.periodograms import (
+    coherence as coherence,
+    lombscargle as lombscargle,
+    periodogram as periodogram,
+    spectrogram as spectrogram,
 )
-from fgrad.scipy.signal.resampling import (  # noqa: F401
-    czt,
-    hilbert,
-    hilbert2,
-    resample,
-    resample_poly,
-    upfirdn,
-    zoom_fft,
+from fgrad.scipy.signal.recursions import (
+    cspline2d as cspline2d,
+    qspline2d as qspline2d,
+    spline_filter as spline_filter,
+    symiirorder1 as symiirorder1,
+    symiirorder2 as symiirorder2,
 )
-from fgrad.scipy.signal.responses import (  # noqa: F401
-    freqs,
-    freqs_zpk,
-    freqz,
-    freqz_sos,
-    freqz_zpk,
-    group_delay,
-    sosfreqz,
+from fgrad.scipy.signal.resampling import (
+    czt as czt,
+    hilbert as hilbert,
+    hilbert2 as hilbert2,
+    resample as resample,
+    resample_poly as resample_poly,
+    upfirdn as upfirdn,
+    zoom_fft as zoom_fft,
 )
-from fgrad.scipy.signal.smoothing import (  # noqa: F401
-    cspline1d,
-    cspline1d_eval,
-    medfilt,
-    medfilt2d,
-    order_filter,
-    qspline1d,
-    qspline1d_eval,
-    savgol_filter,
-    sepfir2d,
-    wiener,
+from fgrad.scipy.signal.responses import (
+    freqs as freqs,
+    freqs_zpk as freqs_zpk,
+    freqz as freqz,
+    freqz_sos as freqz_sos,
+    freqz_zpk as freqz_zpk,
+    group_delay as group_delay,
+    sosfreqz as sosfreqz,
 )
-from fgrad.scipy.signal.spectra import csd, detrend, istft, stft, welch  # noqa: F401
-from fgrad.scipy.signal.transforms import (  # noqa: F401
-    CZT,
-    ShortTimeFFT,
-    ZoomFFT,
-    envelope,
+from fgrad.scipy.signal.smoothing import (
+    cspline1d as cspline1d,
+    cspline1d_eval as cspline1d_eval,
+    medfilt as medfilt,
+    medfilt2d as medfilt2d,
+    order_filter as order_filter,
+    qspline1d as qspline1d,
+    qspline1d_eval as qspline1d_eval,
+    savgol_filter as savgol_filter,
+    sepfir2d as sepfir2d,
+    wiener as wiener,
 )
-from fgrad.scipy.signal.waves import (  # noqa: F401
-    chirp,
-    gauss_spline,
-    gausspulse,
-    sawtooth,
-    square,
-    sweep_poly,
-    vectorstrength,
+from fgrad.scipy.signal.spectra import (
+    csd as csd,
+    detrend as detrend,
+    istft as istft,
+    stft as stft,
+    welch as welch,
+)
+from fgrad.scipy.signal.transforms import (
+    CZT as CZT,
+    ShortTimeFFT as ShortTimeFFT,
+    ZoomFFT as ZoomFFT,
+    envelope as envelope,
+)
+from fgrad.scipy.signal.waves import (
+    chirp as chirp,
+    gauss_spline as gauss_spline,
+    gausspulse as gausspulse,
+    sawtooth as sawtooth,
+    square as square,
+    sweep_poly as sweep_poly,
+    vectorstrength as vectorstrength,
 )
 
 __getattr__ = others(__name__, plain)

@@ -26,37 +26,41 @@ from fgrad.scipy._either import passed_on
 from fgrad.scipy.stats.continuous import CONTINUOUS
 from fgrad.scipy.stats.discrete import DISCRETE
 from fgrad.scipy.stats.more_continuous import MORE_CONTINUOUS
-from fgrad.scipy.stats.multivariate import (  # noqa: F401
-    dirichlet,
-    multinomial,
-    multivariate_normal,
+from fgrad.scipy.stats.multivariate import (
+    dirichlet as dirichlet,
+    multinomial as multinomial,
+    multivariate_normal as multivariate_normal,
 )
-from fgrad.scipy.stats.ranks import mode, rankdata, sem  # noqa: F401
-from fgrad.scipy.stats.relations import (  # noqa: F401
-    boxcox_llf,
-    circmean,
-    circstd,
-    circvar,
-    linregress,
-    pearsonr,
+from fgrad.scipy.stats.ranks import (
+    mode as mode,
+    rankdata as rankdata,
+    sem as sem,
 )
-from fgrad.scipy.stats.summaries import (  # noqa: F401
-    describe,
-    entropy,
-    gmean,
-    gstd,
-    gzscore,
-    hmean,
-    iqr,
-    kurtosis,
-    median_abs_deviation,
-    moment,
-    pmean,
-    skew,
-    trim_mean,
-    variation,
-    zmap,
-    zscore,
+from fgrad.scipy.stats.relations import (
+    boxcox_llf as boxcox_llf,
+    circmean as circmean,
+    circstd as circstd,
+    circvar as circvar,
+    linregress as linregress,
+    pearsonr as pearsonr,
+)
+from fgrad.scipy.stats.summaries import (
+    describe as describe,
+    entropy as entropy,
+    gmean as gmean,
+    gstd as gstd,
+    gzscore as gzscore,
+    hmean as hmean,
+    iqr as iqr,
+    kurtosis as kurtosis,
+    median_abs_deviation as median_abs_deviation,
+    moment as moment,
+    pmean as pmean,
+    skew as skew,
+    trim_mean as trim_mean,
+    variation as variation,
+    zmap as zmap,
+    zscore as zscore,
 )
 
 plain = lazy_module("scipy.stats")
