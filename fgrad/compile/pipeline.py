@@ -2,7 +2,8 @@
 
 Program -> Program   inline dce cse collectives legalize_bfloat16 legalize_complex fold simplify
                      ranges factor_contractions canonical_conv canonical_dot cse dce invariants
-                     ahead components regions; and three of the backend, see `Backend`
+                     one_pass_products ahead components regions; and three of the backend, see
+                     `Backend`
 Program -> groups    fuse, and the backend's join
 groups -> steps      lower update_in_place parameterize_constants split_steps schedule loop_fission
                      control
@@ -45,6 +46,7 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_bfloat16 import has_bfloat, legalize_bfloat16
 from fgrad.compile.passes.legalize_complex import legalize_complex
+from fgrad.compile.passes.one_pass_products import one_pass_products
 from fgrad.compile.passes.ranges import ranges
 from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.schedule.loop_fission import loop_fission
@@ -199,6 +201,8 @@ def _simplified(
     # What loops need in every step is computed by the kernels before them.
     program = log.checked("invariants", hoist_invariants, program)
     if backend.threads:
+        # Two products that read one large matrix become sums, which share a kernel.
+        program = log.checked("one_pass_products", one_pass_products, program)
         # Powers and logarithms of what loops walk along are computed by lanes.
         program = log.checked("ahead", compute_ahead, program)
         # Sums over pairs of short vectors run along rows, for `fuse` to join them.

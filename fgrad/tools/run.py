@@ -27,6 +27,7 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_bfloat16 import legalize_bfloat16
 from fgrad.compile.passes.legalize_complex import legalize_complex
+from fgrad.compile.passes.one_pass_products import one_pass_products
 from fgrad.compile.passes.ranges import ranges
 from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.check import check_program
@@ -49,6 +50,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "canonical_conv": canonical_conv,
     "canonical_dot": canonical_dot,
     "invariants": hoist_invariants,
+    "one_pass_products": one_pass_products,
     "ahead": compute_ahead,
     "components": split_components,
     "regions": gather_regions,
