@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +104,21 @@ def test_a_custom_primitive_is_no_function_of_scipy() -> None:
 
     x = np.ones(3)
     np.testing.assert_array_equal(fgrad.jit(lambda x: voigt_profile(x, x, x))(x), 3 * x)
+
+
+def test_a_custom_primitive_takes_no_name_from_fgrad() -> None:
+    """Neither from a module that is loaded later."""
+    code = """if True:
+        import numpy as np, fgrad
+        @fgrad.primitive(out=lambda x: x)
+        def lambertw(x):
+            return x + 1
+        import fgrad.scipy.special as special
+        x = np.ones(3)
+        print(fgrad.jit(lambertw)(x)[0], fgrad.jit(special.lambertw)(x)[0].real.round(3))
+        """
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert shown.stdout.split() == ["2.0", "0.567"], shown.stderr
 
 
 # --- no pass asks for names

@@ -153,7 +153,7 @@ _TOKEN = re.compile(
 )
 _HEAD = re.compile(r"program (?:(@\d+) )?([^\s(]+)\((.*)\) -> \(.*\):(?:\s*# made by (.*))?")
 _BINDING = re.compile(r"([a-z]+): (\w+)\[([\d,]*)\](~?)")
-_EQN = re.compile(r"(?P<outs>[^=]*?)\s*= (?P<prim>\w+)(?P<rest>.*)")
+_EQN = re.compile(r"(?P<outs>[^=]*?)\s*= (?P<prim>[\w.]+)(?P<rest>.*)")
 
 
 def parse_program(text: str, arrays: Iterable[np.ndarray] = ()) -> Program:

@@ -252,8 +252,8 @@ def primitive(
 
 
 def _primitive_of(owner: CustomPrimitive) -> Primitive:
-    """The primitive of the IR, under a name that is not taken."""
-    names = (f"{owner.name}_{k}" if k else owner.name for k in itertools.count())
+    """The primitive of the IR, under a name that neither fgrad nor another one has."""
+    names = (f"custom.{owner.name}_{k}" if k else f"custom.{owner.name}" for k in itertools.count())
     name = next(n for n in names if n not in REGISTRY)
 
     def linear_in(_params: object) -> tuple[int, ...] | None:
