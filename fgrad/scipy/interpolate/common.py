@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -93,6 +94,18 @@ def interval(breaks: Value, x: Value, low: int, high: int) -> Value:
     return np.clip(np.searchsorted(breaks, x, side="right") - 1, low, high)
 
 
+def within(places: Value, first: Value, last: Value, beyond: object) -> tuple[Value, Value]:
+    """Places in one line, in the first period if `beyond` is "periodic", and which have no value:
+    NaN, and those outside unless `beyond`."""
+    flat = np.ravel(places)
+    if beyond == "periodic":
+        flat = first + np.mod(flat - first, last - first)
+    outside = as_operand(np.isnan(flat))
+    if not beyond:
+        outside = outside | (flat < first) | (flat > last)
+    return flat, outside
+
+
 def taken(values: Value, k: Value) -> Value:
     """values[k] along the first axis, for traced numbers k."""
     return at(as_operand(values))[k].get()
@@ -135,3 +148,107 @@ class Interpolant:
             which = f"{type(self).__name__}.{name}"
             untraceable(which, "traced data", "it has no traced form.", "plain arrays")
         return getattr(self._plain, name)
+
+
+class Integrable(Interpolant):
+    """An interpolant that has an integral as an interpolant."""
+
+    _family = ""  # SciPy's name of the class whose methods these are
+    extrapolate: bool | str
+
+    def _beyond(self, extrapolate: bool | str | None) -> bool | str:
+        return self.extrapolate if extrapolate is None else extrapolate
+
+    def integrate(self, a: ArrayLike, b: ArrayLike, extrapolate: bool | str | None = None) -> Value:
+        """The integral from a to b.
+
+        Arguments:
+            a, b: the ends.
+            extrapolate: as in the class; not "periodic".
+        """
+        if self._is_plain(a, b):
+            return self._plain.integrate(a, b, extrapolate)
+        beyond = self._beyond(extrapolate)
+        if beyond == "periodic":
+            name = f"{self._family}.integrate"
+            untraceable(name, "a period", "it has no traced form.", "extrapolate=True")
+        return self._between(a, b, beyond)
+
+    def _between(self, a: ArrayLike, b: ArrayLike, beyond: bool | str) -> Value:
+        raise NotImplementedError
+
+
+class Pieces(Integrable):
+    """A polynomial in each interval of breakpoints x, by its coefficients c (orders, m, ...)."""
+
+    c: Value
+    x: Value
+    axis: int
+
+    def _in_intervals(self, k: Value, places: Value) -> Value:
+        """The values at places that lie in the intervals k."""
+        raise NotImplementedError
+
+    def _slopes(self, c: Value) -> Value:
+        """The coefficients of the derivative."""
+        raise NotImplementedError
+
+    def _sums(self, c: Value) -> Value:
+        """The coefficients of the integral from the first breakpoint on."""
+        raise NotImplementedError
+
+    @classmethod
+    def construct_fast(
+        cls, c: ArrayLike, x: ArrayLike, extrapolate: bool | str | None = None, axis: int = 0
+    ) -> Pieces:
+        """A piecewise polynomial whose coefficients have their axis first."""
+        raise NotImplementedError
+
+    def __call__(self, x: ArrayLike, nu: int = 0, extrapolate: bool | str | None = None) -> Value:
+        """The values at places, or the derivatives of an order.
+
+        Arguments:
+            x: the places.
+            nu: the order of the derivative; negative ones are integrals.
+            extrapolate: as in the class.
+        """
+        if self._is_plain(x):
+            return self._plain(x, nu, extrapolate)
+        beyond = self._beyond(extrapolate)
+        if nu:
+            return self.derivative(nu)(x, 0, beyond)
+        self._extended()
+        places = real_places(x)
+        flat, outside = within(places, self.x[0], self.x[-1], beyond)
+        found = self._in_intervals(interval(self.x, flat, 0, self.c.shape[1] - 1), flat)
+        return shaped(np.where(along(outside, found), math.nan, found), places, self.axis)
+
+    def _extended(self) -> None:
+        """Take over what `extend` has added to SciPy's own object."""
+        if self._plain is not None:
+            self.c, self.x = self._plain.c, self._plain.x
+
+    def derivative(self, nu: int = 1) -> Pieces:
+        """The derivative of an order, as such a polynomial; a negative one is an integral."""
+        if nu < 0:
+            return self.antiderivative(-nu)
+        self._extended()
+        c = self.c
+        for _ in range(nu):
+            c = self._slopes(c)
+        return self.construct_fast(c, self.x, self.extrapolate, self.axis)
+
+    def antiderivative(self, nu: int = 1) -> Pieces:
+        """The integral from the first breakpoint on, as such a polynomial."""
+        if nu < 0:
+            return self.derivative(-nu)
+        self._extended()
+        c = self.c
+        for _ in range(nu):
+            c = self._sums(c)
+        beyond = False if self.extrapolate == "periodic" else self.extrapolate
+        return self.construct_fast(c, self.x, beyond, self.axis)
+
+    def _between(self, a: ArrayLike, b: ArrayLike, beyond: bool | str) -> Value:
+        whole = self.antiderivative()
+        return whole(b, 0, beyond) - whole(a, 0, beyond)

@@ -18,22 +18,21 @@ from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand
 from fgrad.scipy.interpolate.common import (
     Interpolant,
+    Pieces,
     along,
     doubles,
     interval,
     plain,
     real_places,
-    shaped,
     taken,
     unfit,
-    untraceable,
 )
 from fgrad.scipy.interpolate.piecewise import PPoly
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
 
 
-class BPoly(Interpolant):
+class BPoly(Pieces):
     """A polynomial in each interval, by its coefficients in the basis of Bernstein.
 
     Arguments:
@@ -47,10 +46,12 @@ class BPoly(Interpolant):
         2.0
     """
 
+    _family = "BPoly"
+
     def __init__(
         self, c: ArrayLike, x: ArrayLike, extrapolate: bool | str | None = None, axis: int = 0
     ) -> None:
-        self.extrapolate: bool | str = True if extrapolate is None else extrapolate
+        self.extrapolate = True if extrapolate is None else extrapolate
         self.axis = axis
         if self._made(plain.BPoly, c, x, extrapolate, axis):
             self.c, self.x, self.axis = self._plain.c, self._plain.x, self._plain.axis
@@ -113,73 +114,25 @@ class BPoly(Interpolant):
         c = np.stack([_raised(piece, top) for piece in pieces], axis=1)
         return cls.construct_fast(c, x, extrapolate)
 
-    def __call__(self, x: ArrayLike, nu: int = 0, extrapolate: bool | str | None = None) -> Value:
-        """The values at places, or the derivatives of an order.
-
-        Arguments:
-            x: the places.
-            nu: the order; negative ones are integrals.
-            extrapolate: as in the class.
-        """
-        if self._is_plain(x):
-            return self._plain(x, nu, extrapolate)
-        beyond = self.extrapolate if extrapolate is None else extrapolate
-        if nu:
-            return self.derivative(nu)(x, 0, beyond)
-        places = real_places(x)
-        flat = np.ravel(places)
-        first, last = self.x[0], self.x[-1]
-        if beyond == "periodic":
-            flat = first + np.mod(flat - first, last - first)
-        k = interval(self.x, flat, 0, self.c.shape[1] - 1)
+    def _in_intervals(self, k: Value, places: Value) -> Value:
         low, high = taken(self.x, k), taken(self.x, k + 1)
         rows = [taken(self.c[j], k) for j in range(self.c.shape[0])]
-        s = along((flat - low) / (high - low), rows[0])
+        s = along((places - low) / (high - low), rows[0])
         while len(rows) > 1:
             rows = [a * (1 - s) + b * s for a, b in itertools.pairwise(rows)]
-        outside = np.isnan(flat)
-        if not beyond:
-            outside = outside | (flat < first) | (flat > last)
-        return shaped(np.where(along(outside, rows[0]), math.nan, rows[0]), places, self.axis)
+        return rows[0]
 
-    def derivative(self, nu: int = 1) -> BPoly:
-        """The derivative of an order, as such a polynomial; a negative one is an integral."""
-        if nu < 0:
-            return self.antiderivative(-nu)
-        c = self.c
-        width = along(self.x[1:] - self.x[:-1], c[0])
-        for _ in range(nu):
-            k = c.shape[0] - 1
-            c = (c[1:] - c[:-1]) * k / width if k else c * 0
-        return BPoly.construct_fast(c, self.x, self.extrapolate, self.axis)
+    def _widths(self, c: Value) -> Value:
+        return along(self.x[1:] - self.x[:-1], c[0])
 
-    def antiderivative(self, nu: int = 1) -> BPoly:
-        """The integral from the first breakpoint on, as such a polynomial."""
-        if nu < 0:
-            return self.derivative(-nu)
-        c = self.c
-        width = along(self.x[1:] - self.x[:-1], c[0])
-        for _ in range(nu):
-            sums = np.cumsum(c, axis=0) * width / c.shape[0]
-            before = np.cumsum(sums[-1], axis=0) - sums[-1]
-            c = np.concatenate([before[None], sums + before], axis=0)
-        beyond = False if self.extrapolate == "periodic" else self.extrapolate
-        return BPoly.construct_fast(c, self.x, beyond, self.axis)
+    def _slopes(self, c: Value) -> Value:
+        k = c.shape[0] - 1
+        return (c[1:] - c[:-1]) * k / self._widths(c) if k else c * 0
 
-    def integrate(self, a: ArrayLike, b: ArrayLike, extrapolate: bool | str | None = None) -> Value:
-        """The integral from a to b.
-
-        Arguments:
-            a, b: the ends.
-            extrapolate: as in the class; not "periodic".
-        """
-        if self._is_plain(a, b):
-            return self._plain.integrate(a, b, extrapolate)
-        beyond = self.extrapolate if extrapolate is None else extrapolate
-        if beyond == "periodic":
-            untraceable("BPoly.integrate", "a period", "it has no traced form.", "extrapolate=True")
-        whole = self.antiderivative()
-        return whole(b, 0, beyond) - whole(a, 0, beyond)
+    def _sums(self, c: Value) -> Value:
+        sums = np.cumsum(c, axis=0) * self._widths(c) / c.shape[0]
+        before = np.cumsum(sums[-1], axis=0) - sums[-1]
+        return np.concatenate([before[None], sums + before], axis=0)
 
 
 def _counts(na: int, nb: int, order: int | None) -> tuple[int, int]:

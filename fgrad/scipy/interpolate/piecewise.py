@@ -13,31 +13,26 @@ Derivatives are taken in the data, in the breakpoints and in the places.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from fgrad.lax.linalg import tridiagonal_solve
 from fgrad.numpy.arrange import moveaxis
 from fgrad.scipy.interpolate.common import (
-    Interpolant,
+    Pieces,
     along,
     doubles,
-    interval,
     of_data,
     plain,
     real_places,
-    shaped,
     table,
     taken,
     unfit,
-    untraceable,
 )
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
 
 
-class PPoly(Interpolant):
+class PPoly(Pieces):
     """A polynomial in each interval.
 
     Arguments:
@@ -50,6 +45,8 @@ class PPoly(Interpolant):
         >>> float(PPoly(np.array([[1.0], [2.0]]), np.array([0.0, 1.0]))(0.5))
         2.5
     """
+
+    _family = "PPoly"
 
     def __init__(
         self, c: ArrayLike, x: ArrayLike, extrapolate: bool | str | None = None, axis: int = 0
@@ -80,87 +77,30 @@ class PPoly(Interpolant):
             made._set(doubles(c), real_places(x), beyond, axis)
         return made
 
-    def _orders(self) -> int:
-        return self.c.shape[0]
-
-    def __call__(self, x: ArrayLike, nu: int = 0, extrapolate: bool | str | None = None) -> Value:
-        """The values at places, or the derivatives of an order.
-
-        Arguments:
-            x: the places.
-            nu: the order of the derivative; negative ones are integrals.
-            extrapolate: as in the class.
-        """
-        if self._is_plain(x):
-            return self._plain(x, nu, extrapolate)
-        if nu:
-            other = self.derivative(nu)
-            return other(x, 0, self.extrapolate if extrapolate is None else extrapolate)
-        beyond = self.extrapolate if extrapolate is None else extrapolate
-        if self._plain is not None:  # which may have been extended
-            self.c, self.x = self._plain.c, self._plain.x
-        places = real_places(x)
-        flat = np.ravel(places)
-        first, last = self.x[0], self.x[-1]
-        if beyond == "periodic":
-            flat = first + np.mod(flat - first, last - first)
-        k = interval(self.x, flat, 0, self.c.shape[1] - 1)
-        u = flat - taken(self.x, k)
+    def _in_intervals(self, k: Value, places: Value) -> Value:
+        u = places - taken(self.x, k)
         found = taken(self.c[0], k)
         u = along(u, found)
-        for row in range(1, self._orders()):
+        for row in range(1, self.c.shape[0]):
             found = found * u + taken(self.c[row], k)
-        outside = np.isnan(flat)
-        if not beyond:
-            outside = outside | (flat < first) | (flat > last)
-        found = np.where(along(outside, found), math.nan, found)
-        return shaped(found, places, self.axis)
+        return found
 
-    def derivative(self, nu: int = 1) -> PPoly:
-        """The derivative of an order, as such a polynomial; a negative one is an integral."""
-        if nu < 0:
-            return self.antiderivative(-nu)
-        c = self.c
-        for _ in range(nu):
-            k = c.shape[0]
-            if k == 1:
-                c = c * 0
-                break
-            c = c[:-1] * np.arange(k - 1, 0, -1).reshape(-1, *[1] * (c.ndim - 1))
-        return PPoly.construct_fast(c, self.x, self.extrapolate, self.axis)
+    def _slopes(self, c: Value) -> Value:
+        k = c.shape[0]
+        if k == 1:
+            return c * 0
+        return c[:-1] * np.arange(k - 1, 0, -1).reshape(-1, *[1] * (c.ndim - 1))
 
-    def antiderivative(self, nu: int = 1) -> PPoly:
-        """The integral from the first breakpoint on, as such a polynomial."""
-        if nu < 0:
-            return self.derivative(-nu)
-        c = self.c
-        for _ in range(nu):
-            k = c.shape[0]
-            raised = c / np.arange(k, 0, -1).reshape(-1, *[1] * (c.ndim - 1))
-            width = along(self.x[1:] - self.x[:-1], c[0])
-            total = raised[0]
-            for row in range(1, k):
-                total = total * width + raised[row]
-            sums = np.cumsum(total * width, axis=0)
-            start = np.concatenate([sums[:1] * 0, sums[:-1]], axis=0)
-            c = np.concatenate([raised, start[None]], axis=0)
-        beyond = False if self.extrapolate == "periodic" else self.extrapolate
-        return PPoly.construct_fast(c, self.x, beyond, self.axis)
-
-    def integrate(self, a: ArrayLike, b: ArrayLike, extrapolate: bool | str | None = None) -> Value:
-        """The integral from a to b.
-
-        Arguments:
-            a, b: the ends.
-            extrapolate: as in the class; not "periodic".
-        """
-        if self._is_plain(a, b):
-            return self._plain.integrate(a, b, extrapolate)
-        beyond = self.extrapolate if extrapolate is None else extrapolate
-        if beyond == "periodic":
-            untraceable("PPoly.integrate", "a period", "it has no traced form.", "extrapolate=True")
-        whole = self.antiderivative()
-        return whole(b, 0, beyond) - whole(a, 0, beyond)
+    def _sums(self, c: Value) -> Value:
+        k = c.shape[0]
+        raised = c / np.arange(k, 0, -1).reshape(-1, *[1] * (c.ndim - 1))
+        width = along(self.x[1:] - self.x[:-1], c[0])
+        total = raised[0]
+        for row in range(1, k):
+            total = total * width + raised[row]
+        sums = np.cumsum(total * width, axis=0)
+        start = np.concatenate([sums[:1] * 0, sums[:-1]], axis=0)
+        return np.concatenate([raised, start[None]], axis=0)
 
 
 class CubicHermiteSpline(PPoly):

@@ -17,7 +17,7 @@ from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand
 from fgrad.scipy.interpolate.common import (
-    Interpolant,
+    Integrable,
     along,
     doubles,
     fixed,
@@ -30,6 +30,7 @@ from fgrad.scipy.interpolate.common import (
     taken,
     unfit,
     untraceable,
+    within,
 )
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
@@ -74,15 +75,9 @@ def evaluated(tck: Tck, x: ArrayLike, nu: int = 0, beyond: object = True, axis: 
     """A spline at places; outside of its knots NaN, or the outermost polynomials."""
     t, c, k = tck
     places = real_places(x)
-    flat = np.ravel(places)
     n = t.shape[0] - k - 1
-    first, last = t[k], t[n]
     c = c[:n]
-    if beyond == "periodic":
-        flat = first + np.mod(flat - first, last - first)
-    outside = np.isnan(flat)
-    if not beyond:
-        outside = outside | (flat < first) | (flat > last)
+    flat, outside = within(places, t[k], t[n], beyond)
     if nu > k:
         found = np.zeros((flat.shape[0], *c.shape[1:])) + along(flat * 0, c)
     else:
@@ -97,7 +92,7 @@ def evaluated(tck: Tck, x: ArrayLike, nu: int = 0, beyond: object = True, axis: 
     return shaped(np.where(along(outside, found), math.nan, found), places, axis)
 
 
-class BSpline(Interpolant):
+class BSpline(Integrable):
     """A spline of knots t, coefficients c and degree k.
 
     Arguments:
@@ -111,6 +106,8 @@ class BSpline(Interpolant):
         >>> float(BSpline(np.arange(6.0), np.ones(3), 2)(2.5))
         1.0
     """
+
+    _family = "BSpline"
 
     def __init__(
         self,
@@ -168,8 +165,7 @@ class BSpline(Interpolant):
         """
         if self._is_plain(x):
             return self._plain(x, nu, extrapolate)
-        beyond = self.extrapolate if extrapolate is None else extrapolate
-        return evaluated(self.tck, x, nu, beyond, self.axis)
+        return evaluated(self.tck, x, nu, self._beyond(extrapolate), self.axis)
 
     def _other(self, tck: Tck) -> BSpline:
         beyond = self.extrapolate
@@ -191,22 +187,9 @@ class BSpline(Interpolant):
         made.extrapolate = False if self.extrapolate == "periodic" else self.extrapolate
         return made
 
-    def integrate(self, a: ArrayLike, b: ArrayLike, extrapolate: bool | str | None = None) -> Value:
-        """The integral from a to b; it stops at the outermost knots if `extrapolate` is False.
-
-        Arguments:
-            a, b: the ends.
-            extrapolate: as in the class; not "periodic".
-        """
-        if self._is_plain(a, b):
-            return self._plain.integrate(a, b, extrapolate)
-        beyond = self.extrapolate if extrapolate is None else extrapolate
-        if beyond == "periodic":
-            untraceable(
-                "BSpline.integrate", "a period", "it has no traced form.", "extrapolate=True"
-            )
+    def _between(self, a: ArrayLike, b: ArrayLike, beyond: bool | str) -> Value:
         low, high = real_places(a), real_places(b)
-        if not beyond:
+        if not beyond:  # it stops at the outermost knots
             ends = self.t[self.k], self.t[self.t.shape[0] - self.k - 1]
             low, high = np.clip(low, *ends), np.clip(high, *ends)
         whole = self.antiderivative()

@@ -152,6 +152,30 @@ def _refuse_dense(name: str, given: tuple[PyTree, ...], dense: str) -> None:
         raise refusal(f"scipy.sparse.linalg.{name} of a dense matrix", "it is sparse.", write)
 
 
+def _arpack(
+    name: str,
+    A: PyTree,
+    vectors: bool,
+    options: dict[str, PyTree],
+    more: dict[str, PyTree],
+) -> PyTree:
+    """`eigs` or `eigsh`; `more` has no traced form."""
+    dense, most, least = {
+        "eigsh": ("np.linalg.eigh", 1, np.float32),
+        "eigs": ("np.linalg.eig", 2, np.complex64),
+    }[name]
+    if not isinstance(A, CsrMatrix):
+        _refuse_dense(name, (A, more["M"], *options.values()), f"{dense}(A)")
+        return getattr(plain, name)(A, return_eigenvectors=vectors, **options, **more)
+    _refuse(name, {**more, **_traced(options)})
+    (n, _), k = A.shape, options["k"]
+    _check(name, A, k, n - most, f"{dense}(A.toarray())")
+    given = _start(n, _known(options))
+    dtype = np.result_type(A.dtype, least)
+    found = _traced_pairs(A, k, dtype, lambda a: getattr(plain, name)(a, **given))
+    return found if vectors else found[0]
+
+
 def eigsh(
     A: PyTree,
     k: int = 6,
@@ -197,16 +221,7 @@ def eigsh(
         "k": k, "sigma": sigma, "which": which, "v0": v0,
         "ncv": ncv, "maxiter": maxiter, "tol": tol,
     }  # fmt: skip
-    if not isinstance(A, CsrMatrix):
-        _refuse_dense("eigsh", (A, M, *options.values()), "np.linalg.eigh(A)")
-        return plain.eigsh(A, M=M, return_eigenvectors=return_eigenvectors, **options, **others)
-    _refuse("eigsh", {"M": M, **others, **_traced(options)})
-    n = A.shape[0]
-    _check("eigsh", A, k, n - 1, "np.linalg.eigh(A.toarray())")
-    dtype = np.result_type(A.dtype, np.float32)
-    given = _start(n, _known(options))
-    found = _traced_pairs(A, k, dtype, lambda a: plain.eigsh(a, **given))
-    return found if return_eigenvectors else found[0]
+    return _arpack("eigsh", A, return_eigenvectors, options, {"M": M, **others})
 
 
 def eigs(
@@ -253,16 +268,7 @@ def eigs(
         "k": k, "sigma": sigma, "which": which, "v0": v0,
         "ncv": ncv, "maxiter": maxiter, "tol": tol,
     }  # fmt: skip
-    if not isinstance(A, CsrMatrix):
-        _refuse_dense("eigs", (A, M, *options.values()), "np.linalg.eig(A)")
-        return plain.eigs(A, M=M, return_eigenvectors=return_eigenvectors, **options, **others)
-    _refuse("eigs", {"M": M, **others, **_traced(options)})
-    n = A.shape[0]
-    _check("eigs", A, k, n - 2, "np.linalg.eig(A.toarray())")
-    dtype = np.result_type(A.dtype, np.complex64)
-    given = _start(n, _known(options))
-    found = _traced_pairs(A, k, dtype, lambda a: plain.eigs(a, **given))
-    return found if return_eigenvectors else found[0]
+    return _arpack("eigs", A, return_eigenvectors, options, {"M": M, **others})
 
 
 def lobpcg(
