@@ -72,7 +72,7 @@ WITHOUT: dict[str, dict[str, str]] = {
             friedmanchisquare goodness_of_fit jarque_bera kruskal ks_* kstest kurtosistest levene
             mannwhitneyu median_test monte_carlo_test mood multiscale_graphcorr normaltest
             page_trend_test permutation_test poisson_means_test power power_divergence
-            quantile_test ranksums shapiro skewtest ttest_* tukey_hsd wilcoxon bootstrap
+            quantile_test ranksums shapiro skewtest ttest_* tukey_hsd wilcoxon bootstrap logrank
             bayes_mvs mvsdist sobol_indices""",
         "of ranks or counts alone": """chatterjeexi kendalltau somersd spearmanr spearmanrho
             weightedtau tiecorrect cumfreq relfreq percentileofscore""",

@@ -62,6 +62,50 @@ from fgrad.scipy.stats.summaries import (
     zmap as zmap,
     zscore as zscore,
 )
+from fgrad.scipy.stats.binned import (
+    binned_statistic as binned_statistic,
+    binned_statistic_2d as binned_statistic_2d,
+    binned_statistic_dd as binned_statistic_dd,
+)
+from fgrad.scipy.stats.distances import (
+    energy_distance as energy_distance,
+    wasserstein_distance as wasserstein_distance,
+    wasserstein_distance_nd as wasserstein_distance_nd,
+)
+from fgrad.scipy.stats.power_transforms import (
+    boxcox as boxcox,
+    boxcox_normmax as boxcox_normmax,
+    yeojohnson as yeojohnson,
+    yeojohnson_llf as yeojohnson_llf,
+    yeojohnson_normmax as yeojohnson_normmax,
+)
+from fgrad.scipy.stats.robust_lines import (
+    siegelslopes as siegelslopes,
+    theilslopes as theilslopes,
+)
+from fgrad.scipy.stats.statistics import (
+    differential_entropy as differential_entropy,
+    directional_stats as directional_stats,
+    kstat as kstat,
+    kstatvar as kstatvar,
+    lmoment as lmoment,
+    obrientransform as obrientransform,
+    pointbiserialr as pointbiserialr,
+)
+from fgrad.scipy.stats.trimmed import (
+    expectile as expectile,
+    quantile as quantile,
+    scoreatpercentile as scoreatpercentile,
+    sigmaclip as sigmaclip,
+    tmax as tmax,
+    tmean as tmean,
+    tmin as tmin,
+    trim1 as trim1,
+    trimboth as trimboth,
+    tsem as tsem,
+    tstd as tstd,
+    tvar as tvar,
+)
 
 plain = lazy_module("scipy.stats")
 
