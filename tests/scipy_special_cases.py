@@ -27,6 +27,8 @@ bdtr cIu  bdtrc cIu  nbdtr cCu  nbdtrc cCu  bdtri cIu  bdtrik uBu  bdtrin pbu  n
 nbdtrik ubu  nbdtrin puu  pdtri cu  pdtrik ub  chdtri pu  chdtriv up  gdtria upp  gdtrib pup
 gdtrix ppu  btdtria upu  btdtrib puu  betainccinv ppu  fdtri ppu  nrdtrimn upp  nrdtrisd pup
 kolmogorov p  kolmogi u  smirnov Cu  smirnovi Cu  tklmbda su
+chndtr ppp  chndtrix upp  chndtridf pup  chndtrinc ppu  ncfdtr ppup  ncfdtri ppuu  ncfdtridfn uppb
+ncfdtridfd pupp  ncfdtrinc ppuo  nctdtr pur  nctdtrit pru  nctdtridf uup  nctdtrinc pub
 wrightomega r  wright_bessel ffp  log_wright_bessel ffp  voigt_profile rpp  powm1 pr  zetac b
 cosdg r  sindg r  tandg r  cotdg p  radian rrr  round r
 eval_jacobi iffs  eval_sh_jacobi iFfu  eval_gegenbauer ifs  eval_genlaguerre ifs

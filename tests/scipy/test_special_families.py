@@ -14,7 +14,9 @@ import fgrad.scipy.special as traced
 from fgrad.errors import MissingRuleError
 
 # SciPy's own values have fewer digits than a difference of step 1e-5 needs.
-ROUGH = {"itairy": 1e-2, "nbdtrik": 1e-4, "bdtrik": 1e-4, "bdtrin": 1e-4, "nbdtrin": 1e-4}
+ROUGH = {"itairy": 1e-2, "nbdtrik": 1e-4, "bdtrik": 1e-4, "bdtrin": 1e-4, "nbdtrin": 1e-4,
+         "ncfdtridfd": 2e-3, "ncfdtridfn": 2e-3, "ncfdtrinc": 2e-3, "nctdtrit": 2e-3,
+         "nctdtridf": 2e-3, "nctdtrinc": 2e-3, "chndtridf": 2e-3, "chndtrinc": 2e-3}  # fmt: skip
 STEP = 1e-5
 # SciPy (1.17) crashes for NaN, or raises for inf; in float32 it gives NaN or does not return.
 SLOW = ("obl", "pro", "mat", "pbd", "pbv")
@@ -38,6 +40,8 @@ def test_values(name: str) -> None:
     for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 3e-5)):
         if dtype == np.float32 and name[:3] in SLOW:
             continue
+        if dtype == np.float32 and name.startswith(("chndtr", "ncfdtr", "nctdtr")):
+            tolerance = 2e-4  # SciPy's search stops there
         given = [x.astype(dtype) if x.dtype.kind == "f" else x for x in operands(name)]
         expected = _parts(getattr(plain, name)(*given))
         for got, want in zip(
@@ -84,7 +88,8 @@ def test_second_derivatives(name: str, k: int) -> None:
         assert "derivative of" in str(error)
         return
     difference = (slope(x + h) - slope(x - h)) / (2 * h)
-    np.testing.assert_allclose(found, difference, rtol=3e-6, atol=3e-6)
+    tolerance = ROUGH.get(name, 3e-6)
+    np.testing.assert_allclose(found, difference, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", sorted(OPERANDS))

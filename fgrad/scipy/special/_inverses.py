@@ -35,6 +35,7 @@ from fgrad.typing import Array
 stats = lazy_module("scipy.stats")
 
 Slopes = Sequence[Callable[..., Value] | None]
+_SOLVED = 1e-4  # how far F may be from p at a solution
 
 
 def inverse(
@@ -42,6 +43,7 @@ def inverse(
     places: Sequence[int | None],
     slopes: Slopes,
     evaluate: Callable[..., Array] | None = None,
+    solves: Function | None = None,
 ) -> Function:
     """A function that solves F = p for one operand of F.
 
@@ -51,19 +53,27 @@ def inverse(
             the place that is left is that of p.
         slopes: for each operand of F its slope, a function of all; None for a count.
         evaluate: the NumPy function, if it is not SciPy's of that name.
+        solves: F, if SciPy gives an end of its range where nothing solves; slopes are 0 there.
     """
     solved = places.index(None)
     unknown = slopes[solved]
     assert unknown is not None
+    (place_of_p,) = {*range(len(places))} - {*places}
 
     def operands(xs: Sequence[Value]) -> list[Value]:
         return [xs[-1] if place is None else xs[place] for place in places]
 
+    def if_solved(xs: Sequence[Value], found: Value) -> Value:
+        if solves is None:
+            return found
+        away = solves(*operands(xs)) - xs[place_of_p]
+        return where((away < _SOLVED) & (away > -_SOLVED), found, xs[0] * 0)
+
     def by_p(*xs: Value) -> Value:
-        return 1 / unknown(*operands(xs))
+        return if_solved(xs, 1 / unknown(*operands(xs)))
 
     def by(slope: Callable[..., Value]) -> Slope:
-        return lambda *xs: -slope(*operands(xs)) / unknown(*operands(xs))
+        return lambda *xs: if_solved(xs, -slope(*operands(xs)) / unknown(*operands(xs)))
 
     rows: list[Slope] = [by_p] * len(places)
     for place, slope in zip(places, slopes, strict=True):

@@ -11,6 +11,7 @@ import fgrad.scipy.special._bessel as sb
 import fgrad.scipy.special._carlson as sc
 import fgrad.scipy.special._inverses as si
 import fgrad.scipy.special._more as sm
+import fgrad.scipy.special._noncentral as sn
 import fgrad.scipy.special._polynomials as so
 import fgrad.scipy.special._waves as sw
 from fgrad.numpy.promote import as_array, as_operand, convert
@@ -41,6 +42,8 @@ _NAMES = {
     si: "bdtr bdtrc nbdtr nbdtrc bdtri bdtrik bdtrin nbdtri nbdtrik nbdtrin pdtri pdtrik chdtri "
     "chdtriv gdtria gdtrib gdtrix btdtria btdtrib betainccinv fdtri fdtridfd stdtridf nrdtrimn "
     "nrdtrisd kolmogorov kolmogi smirnov smirnovi tklmbda",
+    sn: "chndtr chndtrix chndtridf chndtrinc ncfdtr ncfdtri ncfdtridfn ncfdtridfd ncfdtrinc nctdtr "
+    "nctdtrit nctdtridf nctdtrinc",
     sm: "wrightomega wright_bessel log_wright_bessel wofz voigt_profile powm1 zetac cosdg sindg "
     "tandg cotdg radian",
     so: "eval_jacobi eval_sh_jacobi eval_gegenbauer eval_genlaguerre eval_laguerre eval_legendre "
