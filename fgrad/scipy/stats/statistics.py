@@ -215,8 +215,8 @@ def differential_entropy(
         ValueError: the method, the base or the window length is none of those.
 
     Example:
-        >>> float(differential_entropy(np.array([0.0, 1.0, 2.0]), method="vasicek").round(6))
-        0.636514
+        >>> float(differential_entropy(np.arange(8.0), method="vasicek").round(6))
+        1.759208
     """
     s = Samples("differential_entropy", values, axis, nan_policy, keepdims)
     m = math.floor(math.sqrt(s.n) + 0.5) if window_length is None else window_length
