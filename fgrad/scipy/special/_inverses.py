@@ -237,7 +237,7 @@ nrdtrisd = tabulated(  # (x - mn) / z
 # --- Kolmogorov, Smirnov, Tukey's lambda ----------------------------------------------------------
 
 
-def _kolmogorov_slope(y: Value) -> Value:
+def kolmogorov_slope(y: Value) -> Value:
     """-8 y sum (-1)^(k-1) k^2 exp(-2 k^2 y^2), and the dual sum of c = ((2k - 1) pi)^2 / 8 for
     y < 0.8: -sqrt(2 pi) sum (2 c / y^4 - 1 / y^2) exp(-c / y^2)."""
     low = y < 0.8
@@ -253,8 +253,8 @@ def _kolmogorov_slope(y: Value) -> Value:
     return where(low, -dual, -8 * high * far)
 
 
-kolmogorov = tabulated("kolmogorov", lambda y, out: _kolmogorov_slope(y))
-kolmogi = tabulated("kolmogi", lambda p, out: 1 / _kolmogorov_slope(out))
+kolmogorov = tabulated("kolmogorov", lambda y, out: kolmogorov_slope(y))
+kolmogi = tabulated("kolmogi", lambda p, out: 1 / kolmogorov_slope(out))
 smirnov_density = tabulated(
     "smirnov_density", None, "d", evaluate=lambda n, d: stats.ksone.pdf(d, n)
 )

@@ -75,22 +75,28 @@ def _series(term: Term, centre: Value, width: Value) -> Value:
     return step * np.sum(np.where(known, term(j), 0.0), axis=-1)
 
 
-def log_integral(log_f: Term, centre: Value, width: Value) -> Value:
+def log_integral(log_f: Term, centre: Value, width: Value, nodes: Array = _NODES) -> Value:
     """The logarithm of the integral over all numbers u of a positive function with one peak.
 
     Arguments:
         log_f: of the places, in a new last axis.
         centre, width: of the peak, as a standard deviation.
+        nodes: of the rule; by default they reach 1,500 widths to the left and 6 to the right.
     """
     scale = _STRETCH * stop_gradient(width)
-    u = stop_gradient(centre)[..., None] + scale[..., None] * np.sinh(_NODES)
-    terms = log_f(u) + np.log(np.cosh(_NODES))
-    return log_sum(terms) + np.log(scale * (_NODES[1] - _NODES[0]))
+    u = stop_gradient(centre)[..., None] + scale[..., None] * np.sinh(nodes)
+    terms = log_f(u) + np.log(np.cosh(nodes))
+    return log_sum(terms) + np.log(scale * (nodes[1] - nodes[0]))
 
 
 def _wide(*xs: Value) -> list[Value]:
     """Operands in double precision, with an axis for the terms of a sum."""
     return [convert(x, _DOUBLE)[..., None] for x in xs]
+
+
+def _log_power(x: Value, k: Value) -> Value:
+    """log(x^k), also of 0^0."""
+    return np.where(k == 0, lit(k, 0), k * np.log(x))
 
 
 def _log_weight(j: Value, nc: Value) -> Value:
@@ -115,7 +121,7 @@ def _chi_series(x: Value, v: Value, nc: Value) -> Value:
 
     def term(j: Value) -> Value:
         a = wide_v / 2 + j
-        return _log_weight(j, wide_nc) + (a - 1) * np.log(wide_x / 2) - lgamma(a)
+        return _log_weight(j, wide_nc) + _log_power(wide_x / 2, a - 1) - lgamma(a)
 
     peak = _chi_peak(*[convert(stop_gradient(y), _DOUBLE) for y in (x, v, nc)])
     return convert(log_series(term, *peak) - math.log(2) - (wide_nc + wide_x)[..., 0] / 2, x.dtype)
@@ -180,7 +186,7 @@ def _beta_series(q: Value, a: Value, b: Value, nc: Value) -> Value:
     def term(j: Value) -> Value:
         shape = wide_a + j
         scale = betaln(*np.broadcast_arrays(shape, wide_b))
-        return _log_weight(j, wide_nc) + j * np.log(wide_q) - scale
+        return _log_weight(j, wide_nc) + _log_power(wide_q, j) - scale
 
     peak = _beta_peak(*[convert(stop_gradient(y), _DOUBLE) for y in (q, a, b, nc)])
     return log_series(term, *peak)
@@ -206,7 +212,7 @@ def ncf_log_density(m: Value, n: Value, nc: Value, x: Value) -> Value:
     m, n, nc, x = [convert(y, _DOUBLE) for y in (m, n, nc, x)]
     below = n + m * x
     a, b, q = m / 2, n / 2, m * x / below
-    scale = (a - 1) * np.log(q) + (b - 1) * np.log(n / below) + np.log(m * n) - 2 * np.log(below)
+    scale = _log_power(q, a - 1) + (b - 1) * np.log(n / below) + np.log(m * n) - 2 * np.log(below)
     return convert(_log_beta_mixture(q, a, b, nc) + scale - nc / 2, dtype)
 
 

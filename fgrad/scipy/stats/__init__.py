@@ -25,6 +25,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.scipy._either import passed_on
 from fgrad.scipy.stats.continuous import CONTINUOUS
 from fgrad.scipy.stats.discrete import DISCRETE
+from fgrad.scipy.stats.further_continuous import FURTHER_CONTINUOUS
 from fgrad.scipy.stats.more_continuous import MORE_CONTINUOUS
 from fgrad.scipy.stats.multivariate import (
     dirichlet as dirichlet,
@@ -106,11 +107,25 @@ from fgrad.scipy.stats.trimmed import (
     tstd as tstd,
     tvar as tvar,
 )
+from fgrad.scipy.stats.matrices import (
+    invwishart as invwishart,
+    matrix_normal as matrix_normal,
+    matrix_t as matrix_t,
+    wishart as wishart,
+)
+from fgrad.scipy.stats.vectors import (
+    dirichlet_multinomial as dirichlet_multinomial,
+    multivariate_hypergeom as multivariate_hypergeom,
+    multivariate_t as multivariate_t,
+    normal_inverse_gamma as normal_inverse_gamma,
+    vonmises_fisher as vonmises_fisher,
+)
 
 plain = lazy_module("scipy.stats")
 
 globals().update(CONTINUOUS)
 globals().update(MORE_CONTINUOUS)
+globals().update(FURTHER_CONTINUOUS)
 globals().update(DISCRETE)
 
 

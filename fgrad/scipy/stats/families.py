@@ -6,11 +6,9 @@ norm.logpdf(x, loc, scale) = logpdf((x - loc) / scale) - log(scale) inside of th
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,10 +18,11 @@ from fgrad.numpy.promote import as_operand, broadcast, inexact, promote
 from fgrad.ops.elementwise import lit, stop_gradient
 from fgrad.random import uniform
 from fgrad.scipy._either import any_traced, plain_only, refusal
+from fgrad.scipy.stats.frozen import Frozen, is_key, method
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.jvp import CustomJvp
-from fgrad.typing import ArrayLike, P, PyTree
+from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.stats")
 
@@ -32,8 +31,6 @@ Condition: TypeAlias = Callable[..., Value | bool]  # of the parameters
 Ends: TypeAlias = tuple[Value | float, Value | float]  # of a support
 Arguments: TypeAlias = tuple[ArrayLike, ...]
 Keywords: TypeAlias = dict[str, ArrayLike]
-
-D = TypeVar("D", bound="Distribution")
 
 
 def positive(*shapes: Value) -> Value | bool:
@@ -68,6 +65,10 @@ class Distribution:
         self.__dict__[method] = found
         return found
 
+    def __call__(self, *args: ArrayLike, **kwargs: ArrayLike) -> Frozen:
+        """The distribution with these parameters; its methods take the points alone."""
+        return Frozen(self, args, kwargs)
+
     def __reduce__(self) -> str:
         return self.name  # of the package
 
@@ -92,26 +93,6 @@ class Distribution:
         defaults = {"loc": 0.0, "scale": 1.0}
         values = [given.get(n, defaults.get(n)) for n in names]
         return broadcast([inexact(v) for v in promote([as_operand(v) for v in (x, *values)])])
-
-
-def method(rule: Callable[Concatenate[D, P], Value]) -> Callable[Concatenate[D, P], Value]:
-    """Decorator: a method that is SciPy's own unless a tracer is among the arguments."""
-    name = rule.__name__
-
-    def function(self: D, *args: P.args, **kwargs: P.kwargs) -> Value:
-        if any_traced(args, kwargs):
-            with np.errstate(all="ignore"):
-                return rule(self, *args, **kwargs)
-        return getattr(getattr(plain, self.name), name)(*args, **kwargs)
-
-    functools.update_wrapper(function, rule)
-    function.__doc__ = inspect.getdoc(rule)
-    return function
-
-
-def is_key(x: object) -> bool:
-    """Whether a random state is a key of `fgrad.random`."""
-    return getattr(x, "dtype", None) == np.uint32 and getattr(x, "shape", None) == (2,)
 
 
 def at_host(family: Distribution, name: str, z: Value, shapes: Sequence[Value]) -> Value:

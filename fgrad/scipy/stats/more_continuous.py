@@ -23,7 +23,7 @@ def _normal(z: Value) -> Value:
     return -0.5 * z * z - _LOG_ROOT_TWO_PI
 
 
-def _power(z: Value, c: Value) -> Value:
+def power_log(z: Value, c: Value) -> Value:
     """log(1 + c z) / c, which is z at c = 0."""
     none = c == 0
     return np.where(none, z, np.log1p(c * z) / np.where(none, lit(c, 1), c))
@@ -36,7 +36,7 @@ def _log_less(x: Value) -> Value:
     return np.where(large, np.log1p(-np.exp(-high)), np.log(-np.expm1(-low)))
 
 
-def _unpower(y: Value, c: Value) -> Value:
+def unpower(y: Value, c: Value) -> Value:
     """Its inverse, (exp(c y) - 1) / c."""
     none = c == 0
     return np.where(none, y, np.expm1(c * y) / np.where(none, lit(c, 1), c))
@@ -310,15 +310,15 @@ FAMILIES: tuple[Continuous, ...] = (
     ),
     Continuous(
         "genextreme", "c",
-        logpdf=lambda z, c: -(1 - c) * _power(z, -c) - np.exp(-_power(z, -c)),
+        logpdf=lambda z, c: -(1 - c) * power_log(z, -c) - np.exp(-power_log(z, -c)),
         support=lambda c: (
             np.where(c < 0, 1 / np.where(c == 0, lit(c, 1), c), lit(c, -math.inf)),
             np.where(c > 0, 1 / np.where(c == 0, lit(c, 1), c), lit(c, math.inf)),
         ),
-        valid=_any, open_below=True, cdf=lambda z, c: np.exp(-np.exp(-_power(z, -c))),
-        sf=lambda z, c: -np.expm1(-np.exp(-_power(z, -c))),
-        logcdf=lambda z, c: -np.exp(-_power(z, -c)),
-        ppf=lambda q, c: _unpower(-np.log(-np.log(q)), -c),
+        valid=_any, open_below=True, cdf=lambda z, c: np.exp(-np.exp(-power_log(z, -c))),
+        sf=lambda z, c: -np.expm1(-np.exp(-power_log(z, -c))),
+        logcdf=lambda z, c: -np.exp(-power_log(z, -c)),
+        ppf=lambda q, c: unpower(-np.log(-np.log(q)), -c),
     ),
     Continuous(
         "gengamma", "a c",
@@ -333,10 +333,10 @@ FAMILIES: tuple[Continuous, ...] = (
     Continuous(
         "genhalflogistic", "c",
         logpdf=lambda z, c: (
-            math.log(2) + (1 - c) * -_power(z, -c) - 2 * np.log1p(np.exp(-_power(z, -c)))
+            math.log(2) + (1 - c) * -power_log(z, -c) - 2 * np.log1p(np.exp(-power_log(z, -c)))
         ),
-        support=_ends_of_power, cdf=lambda z, c: np.tanh(0.5 * _power(z, -c)),
-        ppf=lambda q, c: _unpower(2 * np.arctanh(q), -c),
+        support=_ends_of_power, cdf=lambda z, c: np.tanh(0.5 * power_log(z, -c)),
+        ppf=lambda q, c: unpower(2 * np.arctanh(q), -c),
     ),
     Continuous(
         "genlogistic", "c",
@@ -346,13 +346,13 @@ FAMILIES: tuple[Continuous, ...] = (
         ppf=lambda q, c: -np.log(q ** (-1 / c) - 1),
     ),
     Continuous(
-        "genpareto", "c", logpdf=lambda z, c: -(1 + c) * _power(z, c),
+        "genpareto", "c", logpdf=lambda z, c: -(1 + c) * power_log(z, c),
         support=lambda c: (
             0.0, np.where(c < 0, -1 / np.where(c == 0, lit(c, 1), c), lit(c, math.inf)),
         ),
-        valid=_any, cdf=lambda z, c: -np.expm1(-_power(z, c)),
-        sf=lambda z, c: np.exp(-_power(z, c)), logsf=lambda z, c: -_power(z, c),
-        ppf=lambda q, c: _unpower(-np.log1p(-q), c),
+        valid=_any, cdf=lambda z, c: -np.expm1(-power_log(z, c)),
+        sf=lambda z, c: np.exp(-power_log(z, c)), logsf=lambda z, c: -power_log(z, c),
+        ppf=lambda q, c: unpower(-np.log1p(-q), c),
     ),
     Continuous(
         "gibrat", logpdf=lambda z: _normal(np.log(z)) - np.log(z), support=_HALF, inside=1.0,

@@ -11,26 +11,42 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact
 from fgrad.scipy import special as sp
+from fgrad.scipy._either import plain_only
 from fgrad.scipy.linalg import solve_triangular
+from fgrad.scipy.stats.frozen import Frozen
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike
+from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.stats")
 
 
-class _Distribution:
+class Multivariate:
     """A distribution of `scipy.stats`; methods that are not defined here are SciPy's own."""
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.__module__ = __name__.rpartition(".")[0]
+
+    def __repr__(self) -> str:
+        return f"<distribution {self.name}>"
 
     def __getattr__(self, method: str) -> Any:
+        """The methods that have no traced form: SciPy's own, and a card for traced arrays."""
         if method.startswith("_"):
             raise AttributeError(method)
-        return getattr(getattr(plain, self.name), method)
+        target = getattr(getattr(plain, self.name), method)
+        what = f"scipy.stats.{self.name}.{method}"
+        return plain_only(target, what, f"{self.name}.logpdf or .rvs by a key")
+
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> Frozen:
+        """The distribution with these parameters; its methods take the points alone."""
+        return Frozen(self, args, kwargs)
+
+    def __reduce__(self) -> str:
+        return self.name  # of the package
 
 
-class MultivariateNormal(_Distribution):
+class MultivariateNormal(Multivariate):
     """The multivariate normal distribution."""
 
     def logpdf(
@@ -86,7 +102,7 @@ def _points(x: Value, dim: int) -> Value:
     return x
 
 
-class Dirichlet(_Distribution):
+class Dirichlet(Multivariate):
     """Dirichlet's distribution of probabilities."""
 
     def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> Value:
@@ -110,7 +126,7 @@ class Dirichlet(_Distribution):
         return np.exp(self.logpdf(x, alpha))
 
 
-class Multinomial(_Distribution):
+class Multinomial(Multivariate):
     """The multinomial distribution of counts."""
 
     def logpmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Value:
