@@ -25,9 +25,18 @@ CONTINUOUS = sorted(FAMILIES)
 INTEGERS = ("erlang", "irwinhall", "ksone", "kstwo")  # have an integer as parameter
 BY_SCIPY_ALONE = ("ksone", "kstwo", "studentized_range")  # the density too
 ROUGH = {"kstwobign": 1e-7}  # SciPy's density has nine digits
-DISCRETE = sorted(
-    "betanbinom boltzmann dlaplace hypergeom logser nhypergeom planck yulesimon".split()  # noqa: SIM905
-)
+DISCRETE = (
+    "betanbinom", "boltzmann", "dlaplace", "hypergeom", "logser", "nhypergeom", "planck",
+    "yulesimon", "skellam", "zipf", "zipfian", "nchypergeom_fisher", "nchypergeom_wallenius",
+)  # fmt: skip
+# A count, and the places of parameters that are no counts.
+SLOPES: dict[str, tuple[float, tuple[int, ...]]] = {
+    "boltzmann": (2.0, (1,)), "dlaplace": (-1.0, (1,)), "logser": (2.0, (1,)),
+    "planck": (1.0, (1,)),
+    "yulesimon": (2.0, (1,)), "skellam": (-1.0, (1, 2)), "zipf": (3.0, (1,)),
+    "zipfian": (33.0, (1,)),
+    "nchypergeom_fisher": (3.0, (4,)), "nchypergeom_wallenius": (3.0, (4,)),
+}  # fmt: skip
 BY_SCIPY = [n for n in CONTINUOUS if FAMILIES[n].rules["cdf"] is None]
 TAILS = ("cdf", "sf", "logcdf", "logsf")
 
@@ -65,6 +74,25 @@ def test_continuous(name: str) -> None:
 @pytest.mark.parametrize("name", DISCRETE)
 def test_discrete(name: str) -> None:
     _compare(name, ("logpmf", "pmf", "cdf", "sf"), COUNTS, *SHAPES[name], 1, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", SLOPES)
+@pytest.mark.parametrize("method", ["logpmf", "cdf"])
+def test_slopes_of_discrete(name: str, method: str) -> None:
+    family = getattr(traced, name)
+    if method == "cdf" and family.cumulated["cdf"] is None:
+        return
+    f = getattr(family, method)
+    count, places = SLOPES[name]
+    args = (count, *SHAPES[name])
+    for k in places:
+        one = lambda x, k=k: f(*args[:k], x, *args[k + 1 :])  # noqa: E731
+        difference = (one(args[k] + 1e-5) - one(args[k] - 1e-5)) / 2e-5
+        found = grad(one)(args[k])
+        np.testing.assert_allclose(found, difference, rtol=1e-6)
+        np.testing.assert_allclose(jvp(one, (args[k],), (1.0,))[1], found, rtol=1e-9)
+        many = vmap(one)(np.array([args[k], args[k] * 1.1]))
+        np.testing.assert_allclose(many[0], one(args[k]), rtol=1e-9)
 
 
 def _points(name: str) -> float:
@@ -105,6 +133,9 @@ def test_derivatives(name: str, method: str) -> None:
 def test_batches_and_infinite_quantiles() -> None:
     many = vmap(lambda s: traced.rice.cdf(1.0, s))(np.array([0.5, 1.0]))
     np.testing.assert_allclose(many, plain.rice.cdf(1.0, np.array([0.5, 1.0])))
+    at = np.array([0.3, 0.9, 1.4])
+    lanes = vmap(lambda s: traced.pearson3.cdf(at, 0.7, s))(np.array([0.5, 1.0]))
+    np.testing.assert_allclose(lanes[1], plain.pearson3.cdf(at, 0.7, 1.0))
     assert jit(lambda s: traced.moyal.ppf(1.0, s))(0.0) == np.inf
     slope = grad(lambda s: traced.betaprime.ppf(0.3, 2.0, s))(3.0)
     assert np.isfinite(slope)

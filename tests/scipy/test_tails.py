@@ -19,7 +19,8 @@ from fgrad.scipy.stats.families import Continuous
 FAMILIES: dict[str, Any] = {
     name: family
     for table in (
-        traced.CONTINUOUS, traced.MORE_CONTINUOUS, traced.FURTHER_CONTINUOUS, traced.DISCRETE
+        traced.CONTINUOUS, traced.MORE_CONTINUOUS, traced.FURTHER_CONTINUOUS, traced.DISCRETE,
+        traced.FURTHER_DISCRETE,
     )
     for name, family in table.items()
     if name not in ("kstwo", "studentized_range")  # SciPy takes minutes
@@ -46,7 +47,7 @@ def _scipys(name: str) -> Any:
 def _far(name: str) -> np.ndarray:
     """Points of both tails, as far as SciPy's quantiles of continuous distributions go."""
     shapes, reference = SHAPES.get(name, ()), _scipys(name)
-    if name in traced.DISCRETE:
+    if not isinstance(FAMILIES[name], Continuous):
         return np.array([-20.0, -4, 0, 1, 2, 3, 5, 9, 15])
     low, high = reference.ppf([1e-9, 1e-4, 0.3], *shapes), [1e-4, 1e-9, 1e-13, 1e-17, 1e-25]
     return np.concatenate([low, reference.isf(high, *shapes)])

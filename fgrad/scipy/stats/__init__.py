@@ -26,6 +26,8 @@ from fgrad.scipy._either import passed_on
 from fgrad.scipy.stats.continuous import CONTINUOUS
 from fgrad.scipy.stats.discrete import DISCRETE
 from fgrad.scipy.stats.further_continuous import FURTHER_CONTINUOUS
+from fgrad.scipy.stats.further_discrete import FURTHER_DISCRETE, poisson_binom as poisson_binom
+from fgrad.scipy.stats.kde import gaussian_kde as gaussian_kde
 from fgrad.scipy.stats.more_continuous import MORE_CONTINUOUS
 from fgrad.scipy.stats.multivariate import (
     dirichlet as dirichlet,
@@ -120,6 +122,12 @@ from fgrad.scipy.stats.vectors import (
     normal_inverse_gamma as normal_inverse_gamma,
     vonmises_fisher as vonmises_fisher,
 )
+from fgrad.scipy.stats.random_variables import (
+    Binomial as Binomial,
+    Logistic as Logistic,
+    Normal as Normal,
+    Uniform as Uniform,
+)
 
 plain = lazy_module("scipy.stats")
 
@@ -127,6 +135,7 @@ globals().update(CONTINUOUS)
 globals().update(MORE_CONTINUOUS)
 globals().update(FURTHER_CONTINUOUS)
 globals().update(DISCRETE)
+globals().update(FURTHER_DISCRETE)
 
 
 __getattr__ = passed_on(__name__, plain)

@@ -12,7 +12,7 @@ from fgrad.scipy.stats.families import Discrete
 from fgrad.trace import Value
 
 
-def _choose(n: Value, k: Value) -> Value:
+def choose(n: Value, k: Value) -> Value:
     """log(n! / (k! (n - k)!))."""
     return sp.gammaln(n + 1) - sp.gammaln(k + 1) - sp.gammaln(n - k + 1)
 
@@ -21,7 +21,7 @@ def _probability(p: Value) -> Value:
     return (p >= 0) & (p <= 1)
 
 
-def _trials(n: Value) -> Value:
+def trials(n: Value) -> Value:
     return (n >= 0) & (n == np.floor(n))
 
 
@@ -30,7 +30,7 @@ def _from_zero(*shapes: Value) -> tuple[float, float]:
 
 
 def _beta_binomial(k: Value, n: Value, a: Value, b: Value) -> Value:
-    return _choose(n, k) + sp.betaln(k + a, n - k + b) - sp.betaln(a, b)
+    return choose(n, k) + sp.betaln(k + a, n - k + b) - sp.betaln(a, b)
 
 
 FAMILIES: tuple[Discrete, ...] = (
@@ -46,9 +46,9 @@ FAMILIES: tuple[Discrete, ...] = (
     Discrete(
         "binom",
         "n p",
-        logpmf=lambda k, n, p: _choose(n, k) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
+        logpmf=lambda k, n, p: choose(n, k) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
         support=lambda n, p: (0.0, n),
-        valid=lambda n, p: _trials(n) & _probability(p),
+        valid=lambda n, p: trials(n) & _probability(p),
         cdf=lambda k, n, p: sp.betaincc(k + 1, np.where(n > k, n - k, lit(n, 1)), p),
         sf=lambda k, n, p: sp.betainc(k + 1, np.where(n > k, n - k, lit(n, 1)), p),
     ),
@@ -90,7 +90,7 @@ FAMILIES: tuple[Discrete, ...] = (
         "n a b",
         logpmf=_beta_binomial,
         support=lambda n, a, b: (0.0, n),
-        valid=lambda n, a, b: _trials(n) & (a > 0) & (b > 0),
+        valid=lambda n, a, b: trials(n) & (a > 0) & (b > 0),
         cdf=None,
     ),
     Discrete(
@@ -98,12 +98,12 @@ FAMILIES: tuple[Discrete, ...] = (
         logpmf=lambda k, n, a, b: (
             sp.betaln(a + n, b + k) - sp.betaln(a, b) - np.log(n + k) - sp.betaln(n, k + 1)
         ),
-        support=_from_zero, valid=lambda n, a, b: _trials(n) & (a > 0) & (b > 0), cdf=None,
+        support=_from_zero, valid=lambda n, a, b: trials(n) & (a > 0) & (b > 0), cdf=None,
     ),
     Discrete(
         "boltzmann", "lambda_ N",
         logpmf=lambda k, r, n: np.log(-np.expm1(-r)) - r * k - np.log(-np.expm1(-r * n)),
-        support=lambda r, n: (0.0, n - 1), valid=lambda r, n: (r > 0) & (n > 0) & _trials(n),
+        support=lambda r, n: (0.0, n - 1), valid=lambda r, n: (r > 0) & (n > 0) & trials(n),
         cdf=lambda k, r, n: np.expm1(-r * (k + 1)) / np.expm1(-r * n),
         sf=lambda k, r, n: np.exp(-r * (k + 1)) * np.expm1(r * (k + 1 - n)) / np.expm1(-r * n),
     ),
@@ -120,11 +120,11 @@ FAMILIES: tuple[Discrete, ...] = (
     Discrete(
         "hypergeom", "M n N",
         logpmf=lambda k, m, n, draws: (
-            _choose(n, k) + _choose(m - n, draws - k) - _choose(m, draws)
+            choose(n, k) + choose(m - n, draws - k) - choose(m, draws)
         ),
         support=lambda m, n, draws: (np.maximum(draws - m + n, 0.0), np.minimum(n, draws)),
         valid=lambda m, n, draws: (
-            _trials(m) & _trials(n) & _trials(draws) & (n <= m) & (draws <= m)
+            trials(m) & trials(n) & trials(draws) & (n <= m) & (draws <= m)
         ),
         cdf=None,
     ),
@@ -135,10 +135,10 @@ FAMILIES: tuple[Discrete, ...] = (
     Discrete(
         "nhypergeom", "M n r",
         logpmf=lambda k, m, n, r: (
-            _choose(k + r - 1, k) + _choose(m - r - k, n - k) - _choose(m, n)
+            choose(k + r - 1, k) + choose(m - r - k, n - k) - choose(m, n)
         ),
         support=lambda m, n, r: (0.0, n),
-        valid=lambda m, n, r: _trials(m) & _trials(n) & _trials(r) & (n <= m) & (r <= m - n),
+        valid=lambda m, n, r: trials(m) & trials(n) & trials(r) & (n <= m) & (r <= m - n),
         cdf=None,
     ),
     Discrete(

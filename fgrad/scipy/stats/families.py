@@ -72,6 +72,26 @@ class Distribution:
     def __reduce__(self) -> str:
         return self.name  # of the package
 
+    def rvs(
+        self, *args: ArrayLike, size: int | tuple[int, ...] | None = None,
+        random_state: PyTree = None, **kwargs: ArrayLike,
+    ) -> Value:  # fmt: skip
+        """Random numbers: SciPy's own, or by a key of `fgrad.random` as `random_state`, which is
+        the way for traced parameters. They are quantiles of uniform numbers, and have derivatives
+        in the parameters as such; integers have none."""
+        if not is_key(random_state):
+            if any_traced(args, kwargs):
+                why = "its numbers come from a generator with a state."
+                write = f"{self.name}.rvs(..., random_state=fgrad.random.key(0))"
+                raise refusal(f"scipy.stats.{self.name}.rvs", why, write)
+            given = {"size": 1 if size is None else size, "random_state": random_state, **kwargs}
+            return getattr(plain, self.name).rvs(*args, **given)
+        values = [as_operand(v) for v in (*args, *kwargs.values())]
+        shape = np.broadcast_shapes(*[v.shape for v in values]) if size is None else size
+        least = float(np.finfo(np.float64).tiny)
+        q = np.maximum(uniform(random_state, shape), least)
+        return self.ppf(q, *args, **kwargs)
+
     def _allowed(self, shapes: Sequence[Value]) -> Value | bool:
         """Whether the parameters are those of a distribution; NaN never is."""
         allowed: Value | bool = self.valid(*shapes)
@@ -102,7 +122,7 @@ def at_host(family: Distribution, name: str, z: Value, shapes: Sequence[Value]) 
         found = getattr(getattr(plain, family.name), name)(z, *shapes)
         return np.asarray(found, z.dtype).reshape(z.shape)
 
-    known = [stop_gradient(x) for x in (z, *shapes)]
+    known = [np.broadcast_to(stop_gradient(x), z.shape) for x in (z, *shapes)]
     return pure_callback(of, Aval(z.shape, z.dtype), *known, vmap_method="broadcast_all")
 
 
@@ -300,26 +320,6 @@ class Continuous(Distribution):
         away = q - self.cdf(at, *shapes) if name == "ppf" else self.sf(at, *shapes) - q
         return np.where(inner, at + (away - stop_gradient(away)) / density, z)
 
-    def rvs(
-        self, *args: ArrayLike, size: int | tuple[int, ...] | None = None,
-        random_state: PyTree = None, **kwargs: ArrayLike,
-    ) -> Value:  # fmt: skip
-        """Random numbers: SciPy's own, or by a key of `fgrad.random` as `random_state`, which is
-        the way for traced parameters. They are quantiles of uniform numbers, and have derivatives
-        in the parameters as such."""
-        if not is_key(random_state):
-            if any_traced(args, kwargs):
-                why = "its numbers come from a generator with a state."
-                write = f"{self.name}.rvs(..., random_state=fgrad.random.key(0))"
-                raise refusal(f"scipy.stats.{self.name}.rvs", why, write)
-            given = {"size": 1 if size is None else size, "random_state": random_state, **kwargs}
-            return getattr(plain, self.name).rvs(*args, **given)
-        values = [as_operand(v) for v in (*args, *kwargs.values())]
-        shape = np.broadcast_shapes(*[v.shape for v in values]) if size is None else size
-        least = float(np.finfo(np.float64).tiny)
-        q = np.maximum(uniform(random_state, shape), least)
-        return self.ppf(q, *args, **kwargs)
-
 
 class Discrete(Distribution):
     """A distribution of integers, with a location.
@@ -332,7 +332,7 @@ class Discrete(Distribution):
             without derivatives in the parameters.
     """
 
-    methods = ("logpmf", "pmf", "cdf", "sf", "logcdf", "logsf")
+    methods = ("logpmf", "pmf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf")
 
     def __init__(
         self,
@@ -400,3 +400,17 @@ class Discrete(Distribution):
     def logsf(self, k: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
         """The logarithm of `sf`."""
         return log_of(*[self._cumulated(name, k, args, kwargs) for name in ("sf", "cdf")])
+
+    def _quantile(self, name: str, q: ArrayLike, args: Arguments, kwargs: Keywords) -> Value:
+        q, *shapes, loc = self._operands(q, args, kwargs, (*self.shapes, "loc"))
+        return at_host(self, name, q, shapes) + loc
+
+    @method
+    def ppf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
+        """The quantile: the least integer whose `cdf` is at least q; derivative zero."""
+        return self._quantile("ppf", q, args, kwargs)
+
+    @method
+    def isf(self, q: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
+        """The inverse of `sf`; derivative zero."""
+        return self._quantile("isf", q, args, kwargs)

@@ -100,8 +100,7 @@ def wallenius(x: Value, rest: Value, w: Value, d: Value) -> Value:
 
     def log_f(u: Value) -> Value:
         y = np.exp(np.clip(u, -300.0, 300.0))
-        taken = sp.xlogy(x, np.exp(log_less(w * y))) + sp.xlogy(rest, np.exp(log_less(y)))
-        return np.log(d) - d * y + u + taken
+        return np.log(d) - d * y + u + x * log_less(w * y) + rest * log_less(y)
 
     return log_of_peak(log_f, x[..., 0], -30.0, 10.0)
 
