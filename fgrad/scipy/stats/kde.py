@@ -46,7 +46,7 @@ class gaussian_kde:
         >>> x = np.array([0.0, 1.0, 3.0])
         >>> f = lambda h: gaussian_kde(x, h).logpdf(np.array([1.0]))[0]
         >>> round(float(fgrad.grad(f)(0.5)), 6)
-        -0.869806
+        -0.69592
     """
 
     def __init__(
