@@ -5,7 +5,7 @@ VENV   ?= .venv
 PY     := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-ranks lint types format bench bench-full notebook docs site release-check clean
+.PHONY: help demo test test-ranks lint types format bench bench-full notebook docs site release-check install-matrix clean
 
 help:
 	@echo "make demo      train on handwritten digits, per-sample gradients, a figure in examples/out"
@@ -19,6 +19,7 @@ help:
 	@echo "make docs      write docs/numpy_support.md and docs/scipy_support.md from the tables"
 	@echo "make site      the documentation as a site in build/site; a warning is an error"
 	@echo "make release-check  build wheel and sdist twice, compare, install, run README; results in dist"
+	@echo "make install-matrix  the wheel on Python 3.10 to 3.13, with the oldest and the newest packages"
 	@echo "make clean     remove .venv and build products"
 
 $(PY):
@@ -83,6 +84,11 @@ docs: $(VENV)/.extras-dev
 site: $(VENV)/.extras-docs
 	$(PY) -m sphinx -b html --fail-on-warning --keep-going --quiet docs build/site
 	@echo "build/site/index.html"
+
+install-matrix: $(PY)
+	$(PY) -m pip install --quiet build
+	$(PY) -m build --wheel --outdir build/wheel .
+	$(PY) .ci/install_matrix.py build/wheel/*.whl --table benchmarks/results/install.md
 
 release-check: $(PY)
 	$(PY) -m pip install --quiet build

@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.compile.jit.profile import profile
     from fgrad.compile.jit.texts import explain_retrace
     from fgrad.lower_cuda.device.array import DeviceArray, block_until_ready, device_get, device_put
+    from fgrad.tools.trace_table import trace_table
     from fgrad.tools.view import view
     from fgrad.transforms.checkpoint.checkpoint import checkpoint, remat
     from fgrad.transforms.checkpoint.names import checkpoint_name
@@ -113,6 +114,7 @@ _LAZY = {
     "sequential_vmap": "fgrad.transforms.custom.vmap",
     "tag": "fgrad.transforms.hooks",
     "tap": "fgrad.transforms.hooks",
+    "trace_table": "fgrad.tools.trace_table",
     "typeof": "fgrad.transforms.core.shapes",
     "unroll": "fgrad.capture.unroll",
     "value_and_grad": "fgrad.transforms.grad",
@@ -211,6 +213,7 @@ __all__ = [
     "stop_gradient",
     "tag",
     "tap",
+    "trace_table",
     "tree",
     "typeof",
     "unroll",

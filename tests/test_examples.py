@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import jupytext
 import numpy as np
 import pytest
+import scipy.optimize
 from sklearn.datasets import load_digits
 from sources import ROOT
 
@@ -55,6 +57,27 @@ def test_three_stars(tmp_path: Path) -> None:
     found = re.findall(r"masses (\S+) +(\S+) +(\S+)\n", done.stdout)[-1]
     np.testing.assert_allclose([float(m) for m in found], [3.0, 1.0, 0.3], atol=0.05)
     assert (tmp_path / "three_stars.png").read_bytes()[:8] == PNG
+
+
+def test_three_stars_of_readme(tmp_path: Path) -> None:
+    """The block of README, with the rest of the example around it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.findall(r"^```python\n(def simulate.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
+    found = runpy.run_path(str(ROOT / "examples" / "three_stars.py"))
+    mass = np.array([3.0, 1.0, 0.3])
+    x = np.array([[0.0, 0.0], [2.2, 0.0], [-4.4, 0.0]])
+    v = np.array([[0.0, -0.26], [0.1, 1.2], [0.0, -0.78]])
+    steps, every = 400, found["EVERY"]
+    truth = np.concatenate([np.log(mass), x.ravel(), v.ravel()])
+    inside = found["misfit"].__globals__  # where its `simulate` is replaced by that of README
+    inside |= {"scipy": scipy, "steps": steps, "guess": truth + 0.05}
+    inside["sightings"] = found["simulate"](mass, x, v, steps)[every - 1 :: every]
+    (tmp_path / "readme.py").write_text(block, encoding="utf-8")
+    exec(compile(block, str(tmp_path / "readme.py"), "exec"), inside)
+    fitted = inside["found"]
+    assert inside["simulate"].__code__.co_filename.endswith("readme.py")
+    assert inside["misfit"](inside["guess"], inside["sightings"], steps) > 0.1
+    np.testing.assert_allclose(np.exp(fitted.x[:3]), mass, atol=0.01)
 
 
 def test_data_parallel_in_one_process() -> None:

@@ -53,6 +53,7 @@ PUBLIC = [
     "stop_gradient",
     "tag",
     "tap",
+    "trace_table",
     "tree",
     "typeof",
     "unroll",

@@ -140,7 +140,7 @@ def gradient(
     ]
     if len(out) == 1:
         return out[0]
-    return tuple(out) if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else out
+    return tuple(out)
 
 
 def _gradient_axis(x: Value, spacing: ArrayLike, axis: int, edge_order: int) -> Value:

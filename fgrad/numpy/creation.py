@@ -440,7 +440,7 @@ def meshgrid(
         line = reshape(x, tuple([lengths[place] if i == place else 1 for i in range(n)]))
         whole = np.broadcast_to(line, line.shape if sparse else tuple(lengths))
         out.append(fresh(whole) if copy else whole)
-    return tuple(out) if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else out
+    return tuple(out)
 
 
 @implements("shape")

@@ -150,8 +150,7 @@ define("lcm", lcm)
 define("frexp", frexp)
 define("ldexp", ldexp)
 define("spacing", spacing)
-if hasattr(np, "bitwise_count"):
-    define("bitwise_count", bitwise_count)
+define("bitwise_count", bitwise_count)
 
 
 # --- bits of bytes --------------------------------------------------------------------------------

@@ -337,8 +337,7 @@ for _alias in (
     "abs", "divide", "mod", "conj", "bitwise_not", "acos", "acosh", "asin", "asinh", "atan",
     "atan2", "atanh", "bitwise_invert", "bitwise_left_shift", "bitwise_right_shift", "pow",
 ):  # fmt: skip
-    if hasattr(np, _alias):
-        add(_alias, numpy_functions[getattr(np, _alias)])
+    add(_alias, numpy_functions[getattr(np, _alias)])
 
 
 # --- functions that act like ufuncs ---------------------------------------------------------------

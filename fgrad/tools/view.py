@@ -287,7 +287,12 @@ def _label(group: Group) -> str:
 
 
 def summary(x: object) -> str:
-    """A number, or the range of an array, and whether there are NaN in it."""
+    """A number, or the range of an array, and whether there are NaN in it.
+
+    Example:
+        >>> summary(2.0), summary(np.arange(3.0)), summary(np.ones(3))
+        ('2', '0 to 2', 'all 1')
+    """
     array = np.asarray(x)
     if array.size == 1:
         return f"{array.ravel()[0]:.4g}" if array.dtype.kind in "fc" else f"{array.ravel()[0]}"
@@ -295,7 +300,10 @@ def summary(x: object) -> str:
         return ""
     nan = int(np.count_nonzero(array != array))
     known = array[array == array]
-    text = f"{known.min():.4g} to {known.max():.4g}" if known.size else ""
+    ends = (
+        list(dict.fromkeys([f"{x:.4g}" for x in (known.min(), known.max())])) if known.size else []
+    )
+    text = " to ".join(ends) if len(ends) != 1 or nan else f"all {ends[0]}"
     return f"{text}, {nan} NaN" if nan else text
 
 
@@ -343,7 +351,7 @@ def view(
     def viewed(*args: PyTree, **kwargs: PyTree) -> View:
         stages = inspect(fun)(*args, **kwargs)
         program, groups = stages.passes["cse"], stages.passes["fuse"].groups
-        known = _values(fun, program, args, kwargs) if values else None
+        known = values_of(fun, program, args, kwargs) if values else None
         timed = profile(fun)(*args, **kwargs) if times else None
         arrays = jitted(fun).arrays_of(args, kwargs)
         given = argument_names(fun, args, kwargs)
@@ -357,14 +365,15 @@ def argument_names(
 ) -> list[str]:
     """What a user calls each array among the arguments: `x`, `params.w1`, `layers.0`."""
     try:
-        bound = signature(fun).bind(*args, **kwargs).arguments
+        bound = signature(fun).bind_partial(*args).arguments
     except (TypeError, ValueError):
         return []
-    leaves = leaves_with_path(dict(bound))
+    given = [*bound.items(), *sorted(kwargs.items())]  # the leaves of one dictionary are sorted
+    leaves = [leaf for name, value in given for leaf in leaves_with_path({name: value})]
     return [keystr(path, simple=True, separator=".") for path, _leaf in leaves]
 
 
-def _values(
+def values_of(
     fun: Callable[..., PyTree],
     program: Program,
     args: tuple[PyTree, ...],

@@ -191,7 +191,7 @@ def _verified() -> Layout | None:
 
 def numpy_function(number: int) -> int:
     """The address of a function of NumPy's C API."""
-    core: Any = getattr(np, "_core", None) or np.core
+    core: Any = getattr(np, "_core", None)
     kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     get = kind(("PyCapsule_GetPointer", ctypes.pythonapi))
     table = get(core._multiarray_umath._ARRAY_API, None)
