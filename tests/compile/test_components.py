@@ -215,3 +215,11 @@ def test_components_are_arrays_of_their_own(everything: None) -> None:
             "r s",
         ),
     )  # fmt: skip
+
+
+def test_a_short_axis_that_a_reshape_makes_stays() -> None:
+    def f(x: np.ndarray) -> np.ndarray:
+        return np.sum(np.max(np.abs(np.reshape(x, (2, -1))), axis=-1))
+
+    x = np.random.default_rng(0).normal(size=16384)
+    np.testing.assert_allclose(fgrad.jit(f)(x), f(x))

@@ -195,13 +195,16 @@ class _Search:
             eqn = self.made.get(var)
             if eqn is None or _is_dot(eqn) or var in outside:
                 return False
+            source = _same(eqn, (var, axis))
+            if eqn.prim is prims.reshape and not source:  # it divides an axis
+                return False
             readers = [e for e in self.readers.get(var, ()) if (var, axis) not in _ends(e)]
             for reader in readers:
                 kept = _same(reader, (var, axis)) if self.made.keys() >= {*reader.outputs} else []
                 if not kept or _is_dot(reader):
                     return False
                 crossing |= dict.fromkeys([v for v, _ in kept])
-            crossing |= dict.fromkeys([v for v, _ in _same(eqn, (var, axis))])
+            crossing |= dict.fromkeys([v for v, _ in source])
         most = max([v.aval.size for v in apart])
         return SMALL * sum([v.aval.size for v in crossing if v not in apart]) <= most
 
