@@ -10,7 +10,7 @@ so do derivatives of any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -37,8 +37,8 @@ from fgrad.typing import ArrayLike, PyTree
 plain = lazy_module("scipy.integrate")
 
 FLOAT = np.dtype(np.float64)
-Numbers: TypeAlias = tuple[np.ndarray, np.float64]
-Arguments: TypeAlias = tuple[Value, Value, list[Value]]
+Numbers: TypeAlias = tuple[np.ndarray, np.ndarray | np.float64]
+Arguments: TypeAlias = tuple[Value | None, Value | None, list[Value]]
 Tangents: TypeAlias = tuple[Value | None, Value | None, list[Value | None]]
 Integrand: TypeAlias = Callable[[PyTree], PyTree]
 Options: TypeAlias = Mapping[str, PyTree]  # of `quad`
@@ -52,6 +52,23 @@ class Integral(NamedTuple):
     error: Value
 
 
+class Rule(Protocol):
+    """A way to integrate numerically."""
+
+    @property
+    def place(self) -> ArrayLike:
+        """A place at which the integrand can be traced."""
+        ...
+
+    def errors(self, size: int) -> tuple[int, ...]:
+        """The shape of the estimates of the errors of `size` numbers."""
+        ...
+
+    def numeric(self, size: int) -> Callable[..., Numbers]:
+        """The integration of a plain function to `size` numbers, from low to high."""
+        ...
+
+
 class Tolerances(NamedTuple):
     """What SciPy's `quad` and `quad_vec` have in common."""
 
@@ -61,43 +78,52 @@ class Tolerances(NamedTuple):
     points: ArrayLike | None = None
     norm: str = "max"  # of vectors
 
+    @property
+    def place(self) -> ArrayLike:
+        """A number."""
+        return np.float64(0.5)
 
-def _numeric(size: int, options: Tolerances) -> Callable[..., Numbers]:
-    """SciPy's integration of a plain function to `size` numbers."""
+    def errors(self, size: int) -> tuple[int, ...]:
+        """One for all."""
+        return ()
 
-    def integrate(f: Integrand, low: np.float64, high: np.float64) -> Numbers:
-        given = options._asdict()
-        norm = given.pop("norm")
-        if size == 1:
-            given["limit"] = min(options.limit, 10_000)  # quad's memory
-            y, error = plain.quad(lambda t: f(t)[0], low, high, **given)[:2]
-        else:
-            y, error = plain.quad_vec(f, low, high, norm=norm, **given)[:2]
-        return np.reshape(y, size), np.float64(error)
+    def numeric(self, size: int) -> Callable[..., Numbers]:
+        """SciPy's integration of a plain function to `size` numbers."""
 
-    return integrate
+        def integrate(f: Integrand, low: np.float64, high: np.float64) -> Numbers:
+            given = self._asdict()
+            norm = given.pop("norm")
+            if size == 1:
+                given["limit"] = min(self.limit, 10_000)  # quad's memory
+                y, error = plain.quad(lambda t: f(t)[0], low, high, **given)[:2]
+            else:
+                y, error = plain.quad_vec(f, low, high, norm=norm, **given)[:2]
+            return np.reshape(y, size), np.float64(error)
+
+        return integrate
 
 
-def _integral(f: Integrand, size: int, low: Value, high: Value, options: Tolerances) -> Integral:
-    """The integral of `f`, whose values are vectors of a length; derivatives flow to the limits and
-    to all that it closes over."""
-    start = np.float64(0.5)
-    converted, consts = closure_convert(f, start)
+def integral_of(
+    f: Integrand, size: int, low: Value | None, high: Value | None, rule: Rule
+) -> Integral:
+    """The integral of `f`, whose values are vectors of a length; derivatives flow to the limits, if
+    there are some, and to all that it closes over."""
+    converted, consts = closure_convert(f, rule.place)
 
     @CustomJvp
-    def integral(low: Value, high: Value, consts: list[Value]) -> Integral:
-        like = (Aval((size,), FLOAT), Aval((), FLOAT))
+    def integral(low: Value | None, high: Value | None, consts: list[Value]) -> Integral:
+        like = (Aval((size,), FLOAT), Aval(rule.errors(size), FLOAT))
         found = on_host(
-            _numeric(size, options), like, lambda t: converted(t, *consts), start, low, high
+            rule.numeric(size), like, lambda t: converted(t, *consts), rule.place, low, high
         )
         return Integral(*found)
 
-    def rule(primals: Arguments, tangents: Tangents) -> tuple[Integral, Integral]:
+    def moves(primals: Arguments, tangents: Tangents) -> tuple[Integral, Integral]:
         (low, high, consts), (d_low, d_high, d_consts) = primals, tangents
         found = integral(low, high, consts)
         moved = np.zeros(size)
         for end, d_end, sign in ((high, d_high, 1.0), (low, d_low, -1.0)):
-            if d_end is not None:
+            if end is not None and d_end is not None:
                 finite = np.isfinite(end)  # an infinite end does not move
                 along = np.where(finite, sign * d_end, 0.0)
                 moved = moved + converted(np.where(finite, end, 0.5), *consts) * along
@@ -106,11 +132,11 @@ def _integral(f: Integrand, size: int, low: Value, high: Value, options: Toleran
             slopes = _slopes(converted, consts, list(active), size)
             along = np.concatenate([np.reshape(t, -1) for t in active.values()])
             n = int(along.shape[0])
-            matrix = _integral(slopes, size * n, low, high, options).value
+            matrix = integral_of(slopes, size * n, low, high, rule).value
             moved = moved + np.reshape(matrix, (size, n)) @ along
-        return found, Integral(moved, np.zeros(()))
+        return found, Integral(moved, np.zeros(rule.errors(size)))
 
-    integral.defjvp(rule, symbolic_zeros=True)
+    integral.defjvp(moves, symbolic_zeros=True)
     integral.__name__ = integral.name = "quad"
     return integral(low, high, consts)
 
@@ -185,7 +211,7 @@ def quad(
 
     vector.__name__ = function_name(func)
     control = Tolerances(epsabs, epsrel, limit, None if points is None else np.asarray(points))
-    found = _integral(vector, 1, floats(a), floats(b), control)
+    found = integral_of(vector, 1, floats(a), floats(b), control)
     return found.value[0], found.error
 
 
@@ -361,5 +387,5 @@ def quad_vec(
     vector.__name__ = function_name(f)
     given = None if points is None else np.asarray(points)
     control = Tolerances(epsabs, epsrel, limit, given, norm)
-    found = _integral(vector, size, floats(a), floats(b), control)
+    found = integral_of(vector, size, floats(a), floats(b), control)
     return np.reshape(found.value, shape)[()], found.error

@@ -1,7 +1,4 @@
-"""L7. `scipy.integrate` with derivatives: initial value problems, and integrals (`_quadrature.py`).
-
-    import fgrad.scipy.integrate as si
-    fgrad.grad(lambda k: si.odeint(lambda y, t: -k * y, 1.0, ts)[-1, 0])(0.5)
+"""L7. Initial value problems, with derivatives.
 
 Outside of every transform these are SciPy's own solvers.  Inside, steps are those of Dormand and
 Prince, 5(4), adapted to the tolerances, in one compiled loop; outputs are met exactly.  Derivatives
@@ -9,13 +6,8 @@ in reverse solve the adjoint equation backwards, so that memory does not grow wi
 (Pontryagin et al., 1962; Chen et al., 2018, arXiv:1806.07366), or go back through the steps.
 
 Arguments:
-    y: samples.
-    x: where they were taken; `dx` apart if None.
-    dx: the distance between samples.
-    axis: along which they lie.
     func, f: functions of NumPy operations; derivatives flow to `args` and to what they close over.
     args: further arguments of a function.
-    epsabs, epsrel, limit, points, norm: as SciPy takes them, for integrals and their derivatives.
 """
 
 from __future__ import annotations
@@ -33,18 +25,8 @@ from fgrad.lax.loops import scan, while_loop
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy._either import passed_on
 from fgrad.scipy._host import at_once, refuse_options, refuse_unknown
-from fgrad.scipy._initial_values import Method, event_times, solve_by_scipy
-from fgrad.scipy._quadrature import dblquad, nquad, quad, quad_vec, tplquad
-from fgrad.scipy._sampled import (
-    cumulative_simpson,
-    cumulative_trapezoid,
-    fixed_quad,
-    romb,
-    simpson,
-    trapezoid,
-)
+from fgrad.scipy.integrate.by_scipy import Method, event_times, solve_by_scipy
 from fgrad.trace import Value, concrete, innermost
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import vjp
@@ -55,23 +37,6 @@ from fgrad.typing import ArrayLike, PyTree
 if TYPE_CHECKING:
     from scipy.integrate import OdeSolver
     from scipy.optimize import OptimizeResult
-
-__all__ = [
-    "OdeSolution",
-    "cumulative_simpson",
-    "cumulative_trapezoid",
-    "dblquad",
-    "fixed_quad",
-    "nquad",
-    "odeint",
-    "quad",
-    "quad_vec",
-    "romb",
-    "simpson",
-    "solve_ivp",
-    "tplquad",
-    "trapezoid",
-]
 
 plain = lazy_module("scipy.integrate")
 
@@ -569,6 +534,3 @@ def _steps_of_scipy(
         last = [k for k, t in enumerate(times) if t.size and t[-1] == found.t[-1]]
         stop = last[0]
     return found.t, times, stop
-
-
-__getattr__ = passed_on(__name__, plain)
