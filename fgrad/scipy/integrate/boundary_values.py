@@ -67,7 +67,16 @@ class Problem(NamedTuple):
 
 
 class BvpSolution:
-    """What `solve_bvp` returns inside of a transform: `sol`, `p`, `success`, `x`, `y`, `yp`."""
+    """What `solve_bvp` returns inside of a transform: `sol`, `p`, `success`, `x`, `y`, `yp`.
+
+    Example:
+        >>> import fgrad
+        >>> def end(c):
+        ...     found = solve_bvp(lambda x, y: c * y, lambda a, b: a - 1, [0, 1], np.ones((1, 2)))
+        ...     return found.y[0, -1]
+        >>> float(fgrad.grad(end)(0.0))
+        1.0
+    """
 
     def __init__(self, sol: PPoly, p: Value | None, success: PyTree, nodes: PyTree) -> None:
         self.sol, self.p, self.success, self._nodes = sol, p, success, nodes

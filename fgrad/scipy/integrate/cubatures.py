@@ -228,6 +228,7 @@ def qmc_quad(
         SciPy's result; inside of transforms `(integral, standard_error)`.
 
     Raises:
+        ArgumentError: `func` does not return a number for each place.
         UnsupportedNumpyError: inside of transforms, without `qrng` or with `log`.
 
     Example:
