@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_extension, lazy_module, lazy_names
 from fgrad.base.tree_classes import LEAVES, NAMESPACE, forget, recognize
 from fgrad.errors import ArgumentError
@@ -266,6 +267,7 @@ def paths(tree: PyTree) -> list[str]:
     return [accessor.codify("") for accessor in accessors]
 
 
+@also_takes(is_leaf=None)
 def all(tree: PyTree) -> bool:
     """Whether all leaves are true.
 
@@ -279,6 +281,7 @@ def all(tree: PyTree) -> bool:
 _FIRST = object()
 
 
+@also_takes(aliases={"function": "fun", "initializer": "initial"})
 def reduce(
     fun: Callable[[PyTree, PyTree], PyTree],
     tree: PyTree,
@@ -305,6 +308,9 @@ def reduce(
     return functools.reduce(fun, found)
 
 
+@also_takes(
+    aliases={"outer_treedef": "outer", "inner_treedef": "inner", "pytree_to_transpose": "tree"}
+)
 def transpose(outer: TreeDef, inner: TreeDef | None, tree: PyTree) -> PyTree:
     """Turn an `outer` tree of `inner` trees into an `inner` tree of `outer` trees.
 
@@ -347,6 +353,7 @@ def broadcast_prefix(
     )
 
 
+@also_takes(aliases={"prefix_tree": "prefix", "full_tree": "tree"})
 def broadcast(prefix: object, tree: PyTree, is_leaf: IsLeaf | None = None) -> PyTree:
     """`prefix` with each of its leaves repeated below, so that it has the structure of `tree`.
 

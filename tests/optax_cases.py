@@ -18,6 +18,31 @@ CASES: dict[str, Case] = {
     "adadelta": (lambda o: o.adadelta(RATE), False),
     "adam": (lambda o: o.adam(RATE), True),
     "adam_nesterov": (lambda o: o.adam(RATE, nesterov=True), True),
+    "adam_eps_root": (lambda o: o.adam(RATE, eps_root=1e-3), True),
+    "adam_mean_dtype": (lambda o: o.adam(RATE, mu_dtype="float32"), False),
+    "adamw_eps_root": (lambda o: o.adamw(RATE, eps_root=1e-3, weight_decay=0.1), True),
+    "lamb_eps_root": (lambda o: o.lamb(RATE, eps_root=1e-3, weight_decay=0.1), True),
+    "nadamw_eps_root": (lambda o: o.nadamw(RATE, eps_root=1e-3, weight_decay=0.1), True),
+    "nadam_plain": (lambda o: o.nadam(RATE, eps_root=1e-3, nesterov=False), True),
+    "optimistic_adam_eps_root": (
+        lambda o: o.optimistic_adam_v2(RATE, alpha=0.7, beta=0.4, eps_root=1e-3),
+        True,
+    ),
+    "rms_of_optax": (
+        lambda o: o.rmsprop(RATE, eps_in_sqrt=True, initial_scale=0.5, nesterov=True, momentum=0.9),
+        True,
+    ),
+    "rms_unbiased": (lambda o: o.rmsprop(RATE, eps_in_sqrt=False, bias_correction=True), True),
+    "rms_centered": (
+        lambda o: o.rmsprop(RATE, eps_in_sqrt=True, initial_scale=0.5, centered=True),
+        False,
+    ),
+    "sgd_accumulator": (
+        lambda o: o.sgd(RATE, momentum=0.9, nesterov=True, accumulator_dtype="float32"),
+        False,
+    ),
+    "ema_accumulator": (lambda o: o.ema(0.9, accumulator_dtype="float32"), False),
+    "ascent": (lambda o: o.scale_by_learning_rate(RATE, flip_sign=False), True),
     "adamax": (lambda o: o.adamax(RATE), True),
     "adamaxw": (lambda o: o.adamaxw(RATE, weight_decay=0.1), True),
     "adafactor": (
@@ -75,8 +100,20 @@ CASES: dict[str, Case] = {
     ),
 }
 # What optax computes with float32 inside.
-SINGLE = ("adafactor", "adafactor_whole", "factored", "distance")
+SINGLE = (
+    "adafactor", "adafactor_whole", "factored", "distance", "adam_mean_dtype", "sgd_accumulator",
+    "ema_accumulator",
+)  # fmt: skip
 SCHEDULES: dict[str, Callable[[Any], Any]] = {
+    "linear_begin": lambda o: o.linear_schedule(1.0, 0.1, 5, 3),
+    "exponential_begin": lambda o: o.exponential_decay(1.0, 3, 0.5, transition_begin=2),
+    "exponential_stairs": lambda o: o.exponential_decay(
+        1.0, 3, 0.5, transition_begin=1, staircase=True, end_value=0.2
+    ),
+    "exponential_growth": lambda o: o.exponential_decay(1.0, 3, 1.5, end_value=2.0),
+    "warmup_exponential_end": lambda o: o.warmup_exponential_decay_schedule(
+        0.1, 1.0, 3, 4, 0.5, transition_begin=2, end_value=0.4
+    ),
     "polynomial": lambda o: o.polynomial_schedule(1.0, 0.1, 2.0, 7, 2),
     "warmup_constant": lambda o: o.warmup_constant_schedule(0.1, 1.0, 4),
     "warmup_exponential": lambda o: o.warmup_exponential_decay_schedule(0.1, 1.0, 3, 4, 0.5),

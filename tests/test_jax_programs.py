@@ -27,7 +27,6 @@ DIFFERENT: dict[str, tuple[str, str]] = {
     "indexing: top_k": INDICES,
     "indexing: searchsorted": INDICES,
     "indexing: digitize": INDICES,
-    "indexing: repeat total": ("numpy_support.md", "np.repeat(x, n) with known counts"),
     "trees: deque": ("coming_from.md", "A `deque` is a container"),
     "linalg: cholesky gradient": LOWER,
     "linalg: eigh gradient": LOWER,

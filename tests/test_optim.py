@@ -155,7 +155,10 @@ SCHEDULES = {
     "constant": (optim.constant_schedule(0.3), lambda t: 0.3),
     "linear": (optim.linear_schedule(1.0, 0.2, 8), lambda t: 1 - 0.8 * min(t / 8, 1)),
     "exponential": (optim.exponential_decay(2.0, 5, 0.5), lambda t: 2 * 0.5 ** (t / 5)),
-    "staircase": (optim.exponential_decay(2.0, 5, 0.5, True), lambda t: 2 * 0.5 ** (t // 5)),
+    "staircase": (
+        optim.exponential_decay(2.0, 5, 0.5, staircase=True),
+        lambda t: 2 * 0.5 ** (t // 5),
+    ),
     "cosine": (
         optim.cosine_decay(1.0, 10, 0.1),
         lambda t: 0.9 * 0.5 * (1 + math.cos(math.pi * min(t / 10, 1))) + 0.1,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fgrad
-from fgrad import optim
+from fgrad import optim, tree
 from fgrad.errors import ArgumentError
 
 LookaheadParams = optim.LookaheadParams
@@ -192,3 +192,60 @@ def test_sophia_refuses() -> None:
         optimizer.update(np.ones(3), state, w, obj_fn=np.sum)
     again = pickle.loads(pickle.dumps(optimizer))
     assert np.all(again.update(w, state, w, obj_fn=np.sum)[0] < 0)
+
+
+# --- masks of all kinds --------------------------------------------------------------------------
+
+TREE = {"w": np.ones(2), "b": {"c": np.ones(2), "d": np.ones(2)}}
+WITHOUT = {"w": np.ones(2), "b": None}
+MASKS: dict[str, tuple[Any, Any, list[float]]] = {  # the updates of ones by sgd(0.5), by leaf
+    "all leaves": ({"w": True, "b": {"c": False, "d": True}}, TREE, [1.0, -0.5, -0.5]),
+    "a prefix": ({"w": True, "b": False}, TREE, [1.0, 1.0, -0.5]),
+    "one for all": (True, TREE, [-0.5] * 3),
+    "none": (False, TREE, [1.0] * 3),
+    "a function": (lambda p: tree.map(lambda x: x.ndim == 1, p), TREE, [-0.5] * 3),
+    "NumPy's": ({"w": np.True_, "b": np.False_}, TREE, [1.0, 1.0, -0.5]),
+    "parts that are not there": ({"w": True, "b": False}, WITHOUT, [-0.5]),
+    "empty parts": ({"w": True, "b": {}}, {"w": np.ones(2), "b": {}}, [-0.5]),
+    "nothing": ({}, {}, []),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks(name: str) -> None:
+    mask, params, expected = MASKS[name]
+    optimizer = optim.masked(optim.sgd(0.5), mask)
+    updates, _ = optimizer.update(params, optimizer.init(params), params)
+    assert tree.structure(updates) == tree.structure(params)
+    assert [float(x[0]) for x in tree.leaves(updates)] == expected
+    compiled, _ = fgrad.jit(optimizer.update)(params, optimizer.init(params), params)
+    assert [float(x[0]) for x in tree.leaves(compiled)] == expected
+
+
+@pytest.mark.parametrize(
+    "mask", [{"w": True}, {"w": True, "b": False, "z": True}, {"w": True, "b": None}, [True, False]]
+)
+def test_masks_of_other_trees_are_refused(mask: Any) -> None:
+    with pytest.raises(ArgumentError, match="the mask does not fit"):
+        optim.masked(optim.adam(0.1), mask).init(TREE)
+
+
+def test_keywords_reach_what_is_given_pairs() -> None:
+    """L-BFGS with a line search of complex parameters: the value function takes the whole ones."""
+    goal = np.array([1.0 + 2.0j, -0.5j])
+
+    def loss(z: Any) -> Any:
+        return np.sum(np.abs(z - goal) ** 2) + np.sum(np.real(z) ** 4)
+
+    optimizer = optim.split_real_and_imaginary(optim.lbfgs())
+    z = np.zeros(2, complex)
+    state = optimizer.init(z)
+    for _ in range(15):
+        value, g = fgrad.value_and_grad(loss)(z)
+        if np.max(np.abs(g)) < 1e-7:
+            break
+        updates, state = optimizer.update(g, state, z, value=value, grad=g, value_fn=loss)
+        z = optim.apply_updates(z, updates)
+    assert z.dtype == complex and np.max(np.abs(fgrad.grad(loss)(z))) < 1e-6
+    with pytest.raises(ArgumentError, match="'valeu'"):
+        optim.chain(optimizer).update(z, (state,), z, valeu=1.0)

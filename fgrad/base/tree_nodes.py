@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.tree_classes import NAMESPACE, forget, is_static, static_values
 from fgrad.errors import ArgumentError
@@ -22,6 +23,7 @@ C = TypeVar("C", bound=type)
 Flat = tuple[Iterable[PyTree], object]
 
 
+@also_takes(aliases={"nodetype": "cls"})
 def register_dataclass(
     cls: C,
     data_fields: Sequence[str] | None = None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.tree_classes import NAMESPACE, recognize
@@ -77,6 +78,7 @@ def _key(entry: PyTree) -> PyTree:
     return GetAttrKey(value) if isinstance(value, str) else FlattenedIndexKey(value)
 
 
+@also_takes(is_leaf_takes_path=False)
 def flatten_with_path(
     tree: PyTree, is_leaf: IsLeaf | None = None
 ) -> tuple[list[tuple[Path, PyTree]], PyTreeSpec]:
@@ -96,6 +98,7 @@ def flatten_with_path(
     return list(zip(paths, leaves, strict=True)), treedef
 
 
+@also_takes(is_leaf_takes_path=False)
 def leaves_with_path(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[tuple[Path, PyTree]]:
     """The leaves of a tree with the way to each.
 
@@ -107,6 +110,7 @@ def leaves_with_path(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[tuple[
     return flatten_with_path(tree, is_leaf)[0]
 
 
+@also_takes(aliases={"f": "fun"}, is_leaf_takes_path=False)
 def map_with_path(
     fun: Callable[..., PyTree], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None
 ) -> PyTree:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.lax.slices import dynamic_update_slice
 from fgrad.numpy.promote import as_array, convert, normalize_axes, normalize_axis, user_line
@@ -35,6 +36,7 @@ def _fail(name: str, what: str) -> ShapeError:
 # --- making -------------------------------------------------------------------------------------
 
 
+@also_takes(sharding=None)
 def full(shape: Ints, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Value:
     """An array of one value.
 
@@ -53,6 +55,7 @@ def full(shape: Ints, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> 
     return made.copy()
 
 
+@also_takes(sharding=None)
 def full_like(
     x: Value, fill_value: ArrayLike, dtype: DTypeLike | None = None, shape: Ints | None = None
 ) -> Value:
@@ -69,6 +72,7 @@ def full_like(
     return full(x.shape if shape is None else shape, fill_value, dtype or x.dtype)
 
 
+@also_takes(out_sharding=None)
 def empty(shape: Ints, dtype: DTypeLike | None) -> Value:
     """An array of any values: zeros.
 
@@ -91,6 +95,7 @@ def iota(dtype: DTypeLike | None, size: int) -> Value:
     return np.arange(size, dtype=dtype)
 
 
+@also_takes(out_sharding=None)
 def broadcasted_iota(dtype: DTypeLike | None, shape: Ints, dimension: int) -> Value:
     """The place along one axis, for each element of a shape.
 
@@ -109,6 +114,7 @@ def broadcasted_iota(dtype: DTypeLike | None, shape: Ints, dimension: int) -> Va
 # --- shapes -------------------------------------------------------------------------------------
 
 
+@also_takes(out_sharding=None)
 def broadcast(operand: ArrayLike, sizes: Ints) -> Value:
     """New first axes along which the array repeats.
 
@@ -122,6 +128,7 @@ def broadcast(operand: ArrayLike, sizes: Ints) -> Value:
     return _owned(np.broadcast_to(x, (*_ints(sizes), *x.shape)))
 
 
+@also_takes(out_sharding=None)
 def broadcast_in_dim(operand: ArrayLike, shape: Ints, broadcast_dimensions: Ints) -> Value:
     """An array of a shape, of which the array's axes are those in `broadcast_dimensions`.
 
@@ -213,6 +220,7 @@ def squeeze(array: ArrayLike, dimensions: Ints) -> Value:
     return np.squeeze(as_array(array), _ints(dimensions))
 
 
+@also_takes(out_sharding=None)
 def reshape(operand: ArrayLike, new_sizes: Ints, dimensions: Ints | None = None) -> Value:
     """The elements in another shape, after an optional permutation of the axes.
 
@@ -399,6 +407,7 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Ints) -> Value:
     return front[tuple(as_array(i) for i in idxs)]
 
 
+@also_takes(allow_negative_indices=True)
 def dynamic_update_slice_in_dim(
     operand: ArrayLike, update: ArrayLike, start_index: ArrayLike, axis: int
 ) -> Value:

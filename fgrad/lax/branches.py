@@ -8,6 +8,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.keywords import REFUSED, also_takes
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.lax.bodies import (
@@ -28,6 +29,7 @@ from fgrad.typing import ArrayLike, PyTree, R
 
 @hides_own_frames
 @lowered
+@also_takes(operand=REFUSED)
 def cond(
     pred: ArrayLike,
     true_fun: Callable[..., R],
@@ -58,6 +60,7 @@ def cond(
 
 @hides_own_frames
 @lowered
+@also_takes(operand=REFUSED)
 def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: PyTree) -> R:
     """`branches[index](*operands)`, the index clamped to the valid ones; only that is computed.
 

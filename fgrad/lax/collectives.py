@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.kinds import is_list, is_tuple
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64
@@ -51,6 +52,7 @@ def _each(x: PyTree, axis_name: AxisName, what: str, one: Callable[[Value, str],
     return tree.map(leaf, x)
 
 
+@also_takes(axis_index_groups=None)
 def psum(x: PyTree, axis_name: AxisName) -> PyTree:
     """The sum of the values along a named axis.
 
@@ -78,6 +80,7 @@ def psum(x: PyTree, axis_name: AxisName) -> PyTree:
     return _each(x, axis_name, "psum", one)
 
 
+@also_takes(axis_index_groups=None)
 def pmean(x: PyTree, axis_name: AxisName) -> PyTree:
     """The mean of the values along a named axis; what is the same everywhere is its own mean.
 
@@ -94,6 +97,7 @@ def pmean(x: PyTree, axis_name: AxisName) -> PyTree:
     return _each(x, axis_name, "pmean", one)
 
 
+@also_takes(axis_index_groups=None)
 def pmax(x: PyTree, axis_name: AxisName) -> PyTree:
     """The largest of the values along a named axis, element by element; NaN if there is one.
 
@@ -107,6 +111,7 @@ def pmax(x: PyTree, axis_name: AxisName) -> PyTree:
     return _each(x, axis_name, "pmax", lambda v, name: _bound(_ops.pmax_p, v, name, "pmax"))
 
 
+@also_takes(axis_index_groups=None)
 def pmin(x: PyTree, axis_name: AxisName) -> PyTree:
     """The smallest of the values along a named axis, element by element; NaN if there is one.
 
@@ -150,6 +155,7 @@ def _place(k: int, size: int, what: str) -> int:
     return k % size
 
 
+@also_takes(axis_index_groups=None, to="varying")
 def all_gather(x: PyTree, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> PyTree:
     """All values along a named axis as one array, the same everywhere.
 
@@ -174,6 +180,7 @@ def all_gather(x: PyTree, axis_name: AxisName, *, axis: int = 0, tiled: bool = F
     return _each(x, axis_name, "all_gather", one)
 
 
+@also_takes(axis_index_groups=None)
 def psum_scatter(
     x: PyTree, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
 ) -> PyTree:
@@ -204,6 +211,7 @@ def psum_scatter(
     return _each(x, axis_name, "psum_scatter", one)
 
 
+@also_takes(axis_index_groups=None)
 def all_to_all(
     x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False
 ) -> PyTree:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import aval_of
@@ -93,6 +94,7 @@ def _settings(rank: int, **given: Sequence[int] | None) -> list[Ints]:
     return found
 
 
+@also_takes(out_sharding=None)
 def conv_general_dilated(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -199,6 +201,7 @@ def conv_with_general_padding(
     )  # fmt: skip
 
 
+@also_takes(use_consistent_padding=False)
 def conv_transpose(
     lhs: ArrayLike,
     rhs: ArrayLike,

@@ -9,6 +9,7 @@ import enum
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.aval import BOOL
 from fgrad.numpy.promote import (
@@ -115,6 +116,7 @@ def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FR
     return ew.select(half, whole + np.sign(x), whole)
 
 
+@also_takes("accuracy")
 def rsqrt(x: ArrayLike) -> Value:
     """1 / sqrt(x).
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.aval import INT64
@@ -355,6 +356,7 @@ def _segment(
 ) -> Callable[..., Value]:
     """One of the reductions over segments."""
 
+    @also_takes(out_sharding=None)
     def segment_as(
         data: ArrayLike,
         segment_ids: ArrayLike,

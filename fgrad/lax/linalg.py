@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.lax import loops
 from fgrad.lax.arrays import move_axes
@@ -54,6 +55,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Value:
 
 
 @lowered
+@also_takes("sort_eigenvalues", "implementation", subset_by_index=None)
 def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True) -> tuple[Value, Value]:
     """Eigenvectors and ascending eigenvalues of Hermitian matrices, in this order.
 
@@ -73,6 +75,7 @@ def eigh(x: ArrayLike, *, lower: bool = True, symmetrize_input: bool = True) -> 
 
 
 @lowered
+@also_takes("use_magma")
 def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> tuple[Value, Value]:
     """Q with orthonormal columns and a triangle R with Q R = x.
 
@@ -99,6 +102,7 @@ def qr(x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True) -> t
 
 
 @lowered
+@also_takes("algorithm", subset_by_index=None)
 def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) -> PyTree:
     """U, descending singular values and V' with U diag(s) V' = x; or the values alone.
 
@@ -177,6 +181,7 @@ def triangular_solve(
     return x if left_side else _transposed(x)
 
 
+@also_takes(perturb_singular=False)
 def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike) -> Value:
     """The solution of a system with three diagonals, by rotations: stable for any such matrix.
 

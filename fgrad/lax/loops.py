@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.lax.bodies import (
@@ -22,7 +23,7 @@ from fgrad.lax.bodies import (
     yielded,
 )
 from fgrad.lax.unchanged import split_carry
-from fgrad.numpy.promote import as_array, convert
+from fgrad.numpy.promote import as_array, convert, weakened
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
 from fgrad.trace import concrete
@@ -80,6 +81,7 @@ def _pair(treedef: tree.TreeDef) -> tuple[tree.TreeDef, tree.TreeDef]:
 
 @hides_own_frames
 @lowered
+@also_takes("_split_transpose")
 def scan(
     f: Callable[[PyTree, PyTree], PyTree],
     init: PyTree,
@@ -233,6 +235,7 @@ def _while(
 
 @hides_own_frames
 @lowered
+@also_takes("unroll")
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,
@@ -245,7 +248,8 @@ def fori_loop(
         lower: the first index, an integer.
         upper: the index after the last one.  If both are known, a derivative in reverse keeps what
             it needs of all steps, else of some (see `while_loop`).
-        body_fun: a function of the index (int64) and the value.
+        body_fun: a function of the index and the value. The index is one of Python's integers,
+            as in `range`: it widens no array that it meets.
         init_val: the first value, a pytree of arrays.
 
     Returns:
@@ -258,7 +262,8 @@ def fori_loop(
     """
     first, last = concrete(lower), concrete(upper)
     if first is None or last is None:
-        start = (convert(as_array(lower), INT64), convert(as_array(upper), INT64), init_val)
+        counted = weakened(convert(as_array(lower), INT64)) if first is None else int(first)
+        start = (counted, convert(as_array(upper), INT64), init_val)
         return _while(
             "fori_loop",
             lambda s: s[0] < s[1],
@@ -267,7 +272,7 @@ def fori_loop(
             None,
         )[2]
     count = max(int(last) - int(first), 0)
-    init = leaves_of((INT64.type(int(first)), init_val), "the value of fori_loop")
+    init = leaves_of((int(first), init_val), "the value of fori_loop")
     body, init = _carry_body(
         lambda s: (s[0] + 1, user_form(body_fun)(s[0], s[1])), init, [], "fori_loop"
     )

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ShapeError
 from fgrad.lax import loops
 from fgrad.numpy.promote import as_array, promote, user_line
@@ -26,6 +27,7 @@ def _two(lhs: ArrayLike, rhs: ArrayLike, dtype: DTypeLike | None) -> list[Value]
     return [a, b] if dtype is None else [a.astype(np.dtype(dtype)), b.astype(np.dtype(dtype))]
 
 
+@also_takes(out_sharding=None)
 def dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -66,6 +68,7 @@ def dot_general(
     return dots.dot_general(a, b, (ca, cb), (ba, bb))
 
 
+@also_takes(out_sharding=None)
 def dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -107,6 +110,7 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: object = None) -> Va
     return np.matmul(as_array(lhs), as_array(rhs))
 
 
+@also_takes(group_offset=None, out_sharding=None)
 def ragged_dot(
     lhs: ArrayLike,
     rhs: ArrayLike,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.primitive import Primitive
@@ -41,6 +42,7 @@ def _axes(x: Value, axes: Ints) -> tuple[int, ...]:
     return normalize_axes(tuple([int(a) for a in axes]), len(x.shape))
 
 
+@also_takes(out_sharding=None)
 def reduce_sum(operand: ArrayLike, axes: Ints) -> Value:
     """The sum along axes, in the dtype of the array.
 
@@ -273,6 +275,7 @@ def _operands(
     return arrays, [convert(i, x.dtype) for i, x in zip(inits, arrays, strict=True)], treedef
 
 
+@also_takes(out_sharding=None)
 def reduce(operands: PyTree, init_values: PyTree, computation: Combine, dimensions: Ints) -> PyTree:
     """Arrays folded along axes by an associative function.
 
@@ -427,6 +430,7 @@ def sort_key_val(
     return first, second
 
 
+@also_takes("reduction_input_size_override", aggregate_to_topk=True)
 def approx_max_k(
     operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95
 ) -> tuple[Value, Value]:
@@ -445,6 +449,7 @@ def approx_max_k(
     return top_k(operand, k, axis=reduction_dimension)
 
 
+@also_takes("reduction_input_size_override", aggregate_to_topk=True)
 def approx_min_k(
     operand: ArrayLike, k: int, reduction_dimension: int = -1, recall_target: float = 0.95
 ) -> tuple[Value, Value]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import as_array, convert
@@ -17,6 +18,7 @@ from fgrad.typing import ArrayLike
 
 
 @lowered
+@also_takes(allow_negative_indices=True)
 def dynamic_slice(
     operand: ArrayLike, start_indices: Sequence[ArrayLike], slice_sizes: Sequence[int]
 ) -> Value:
@@ -44,6 +46,7 @@ def dynamic_slice(
 
 
 @lowered
+@also_takes(allow_negative_indices=True)
 def dynamic_update_slice(
     operand: ArrayLike, update: ArrayLike, start_indices: Sequence[ArrayLike]
 ) -> Value:
@@ -68,6 +71,7 @@ def dynamic_update_slice(
     return _ops.dynamic_update(operand, update, starts)
 
 
+@also_takes(allow_negative_indices=True)
 def dynamic_slice_in_dim(
     operand: ArrayLike, start_index: ArrayLike, slice_size: int, axis: int = 0
 ) -> Value:
@@ -86,6 +90,7 @@ def dynamic_slice_in_dim(
     return dynamic_slice(operand, starts, sizes)
 
 
+@also_takes(allow_negative_indices=True)
 def dynamic_index_in_dim(
     operand: ArrayLike, index: ArrayLike, axis: int = 0, keepdims: bool = True
 ) -> Value:
@@ -100,6 +105,7 @@ def dynamic_index_in_dim(
     return found if keepdims else np.squeeze(found, axis)[()]
 
 
+@also_takes(allow_negative_indices=True)
 def dynamic_update_index_in_dim(
     operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: int
 ) -> Value:

@@ -37,7 +37,7 @@ def _between_tails(x: Value, bound: float, middle: Callable[[Value], Value]) -> 
 
 
 def relu(x: ArrayLike) -> Value:
-    """max(x, 0), with derivative 0 at 0.
+    """max(x, 0), with derivative 0 at 0; integers stay integers.
 
     Example:
         >>> import fgrad, numpy as np
@@ -46,7 +46,7 @@ def relu(x: ArrayLike) -> Value:
         >>> fgrad.grad(relu)(0.0)
         np.float64(0.0)
     """
-    x = inexact(x)
+    x = as_array(x)
     return select(ew.le(x, lit(x, 0)), lit(x, 0), x)
 
 
@@ -57,7 +57,7 @@ def relu6(x: ArrayLike) -> Value:
         >>> relu6(8.0)
         np.float64(6.0)
     """
-    x = relu(x)
+    x = relu(inexact(x))
     return select(ew.ge(x, lit(x, 6)), lit(x, 6), x)
 
 
@@ -73,13 +73,13 @@ def leaky_relu(x: ArrayLike, negative_slope: float = 0.01) -> Value:
 
 
 def hard_tanh(x: ArrayLike) -> Value:
-    """min(max(x, -1), 1), with derivative 0 at the corners.
+    """min(max(x, -1), 1), with derivative 0 at the corners; integers stay integers.
 
     Example:
         >>> hard_tanh(3.0)
         np.float64(1.0)
     """
-    x = inexact(x)
+    x = as_array(x)
     low = select(ew.le(x, lit(x, -1)), lit(x, -1), x)
     return select(ew.ge(low, lit(x, 1)), lit(x, 1), low)
 
@@ -144,7 +144,7 @@ def sparse_sigmoid(x: ArrayLike) -> Value:
         >>> sparse_sigmoid(np.array([-2.0, 0.0, 2.0]))
         array([0. , 0.5, 1. ])
     """
-    y = hard_tanh(x)
+    y = hard_tanh(inexact(x))
     return ew.mul(ew.add(y, lit(y, 1)), lit(y, 0.5))
 
 

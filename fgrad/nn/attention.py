@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ShapeError
 from fgrad.nn.probability import softmax
 from fgrad.numpy.promote import as_array, inexact, promote, user_line
@@ -13,6 +14,7 @@ from fgrad.trace import Value
 from fgrad.typing import ArrayLike
 
 
+@also_takes("implementation", return_residual=False)
 def dot_product_attention(
     query: ArrayLike,
     key: ArrayLike,

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad import random
+from fgrad.base.keywords import also_takes
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.nn import weights
@@ -138,6 +139,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = np.float64) -> Initiali
     return init
 
 
+@also_takes(out_sharding=None)
 def zeros(key: Key, shape: Shape, dtype: DTypeLike | None = np.float64) -> Value:
     """Weights that are 0; `key` is not used.
 
@@ -149,6 +151,7 @@ def zeros(key: Key, shape: Shape, dtype: DTypeLike | None = np.float64) -> Value
     return constant(0)(key, shape, dtype)
 
 
+@also_takes(out_sharding=None)
 def ones(key: Key, shape: Shape, dtype: DTypeLike | None = np.float64) -> Value:
     """Weights that are 1; `key` is not used.
 

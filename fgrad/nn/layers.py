@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fgrad import random
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import aval_of
 from fgrad.numpy.promote import (
@@ -79,6 +80,7 @@ def layer_norm(
     return _scale_and_shift(_normalised(centred, axes, eps), scale, bias)
 
 
+@also_takes("algorithm")
 def standardize(
     x: ArrayLike,
     axis: Axis = -1,

@@ -11,6 +11,7 @@ from typing import Literal, overload
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import (
@@ -121,6 +122,7 @@ def logsumexp(
     return_sign: bool = False,
     where: ArrayLike | None = None,
 ) -> Value | tuple[Value, Value]: ...
+@also_takes(aliases={"a": "x"})
 def logsumexp(
     x: ArrayLike,
     axis: Axis = None,

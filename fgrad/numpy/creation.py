@@ -24,6 +24,7 @@ from fgrad.numpy.promote import (
     normalize_axis,
     promote,
     refuse_argument,
+    refuse_out,
     reshape,
     result_type,
     shape_of,
@@ -376,6 +377,7 @@ def trace(
     out: Array | None = None,
 ) -> Value:
     """The sum of the diagonal."""
+    refuse_out("trace", out)
     line = diagonal(a, offset, axis1, axis2)
     if dtype is not None:
         line = convert(line, np.dtype(dtype))

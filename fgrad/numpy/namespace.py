@@ -18,6 +18,7 @@ import numpy
 from fgrad.base.lazy_import import load
 from fgrad.numpy.dispatch import EXTRA, OWN, TRACED, has_tracer, lookup
 from fgrad.numpy.inplace import adopt_array
+from fgrad.numpy.jax_keywords import KEYWORDS
 from fgrad.trace import Tracer, innermost, own_handle
 from fgrad.tracing.device_tracing import through
 from fgrad.tracing.on_device import DEVICES, device_among
@@ -38,9 +39,11 @@ def load_all() -> None:
 
 def _public(name: str, target: Any, traced: Function) -> Function:
     """NumPy's function, and the traced one if a tracer is among the arguments."""
-    extra = EXTRA.get(name)
+    extra, other = EXTRA.get(name), KEYWORDS.get(name)
 
     def function(*args: ArrayLike, **kwargs: object) -> object:
+        if kwargs and other is not None and not other.names.isdisjoint(kwargs):
+            return other.call(function, args, kwargs)
         if args and type(args[0]) is Tracer:
             return own_handle(traced(*args, **kwargs), target, args)
         if has_tracer(args) or (kwargs and has_tracer(kwargs.values())):
@@ -55,6 +58,8 @@ def _public(name: str, target: Any, traced: Function) -> Function:
     functools.update_wrapper(function, target, updated=())
     if extra:
         function.__wrapped__ = traced  # whose signature has the keywords
+    if other is not None:
+        function.other_keywords = other.names  # type: ignore[attr-defined]
     return function
 
 
@@ -70,10 +75,12 @@ def _created(function: Function, name: str) -> Function:
 
     What `array` and `copy` make of a number stays one: its value may decide the program.
     """
-    numbers = name in ("array", "copy")
+    numbers, other = name in ("array", "copy"), KEYWORDS.get(name)
 
     @functools.wraps(function)
     def create(*args: ArrayLike, **kwargs: object) -> object:
+        if kwargs and other is not None and not other.names.isdisjoint(kwargs):
+            return other.call(create, args, kwargs)
         out = function(*args, **kwargs)
         builder = innermost()
         if builder is not None and isinstance(out, numpy.ndarray):
@@ -82,6 +89,8 @@ def _created(function: Function, name: str) -> Function:
             return adopt_array(builder, out, name != "array")
         return out
 
+    if other is not None:
+        create.other_keywords = other.names  # type: ignore[attr-defined]
     return create
 
 
@@ -103,6 +112,8 @@ def _made(name: str) -> object:
         return OWN[name]
     target, traced = TRACED.get(name, (None, None))
     if isinstance(target, numpy.ufunc):
+        if name in KEYWORDS:  # a product, which has no such methods
+            return _found_here(_public(name, target, target), name)
         return target  # it finds its traced form by itself, and keeps its methods: np.add.reduce
     function = lookup(name) if traced is None else _public(name, target, traced)
     if name in CREATED:

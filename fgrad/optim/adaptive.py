@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import REFUSED, also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, GradDtypeError
@@ -49,7 +50,7 @@ from fgrad.optim.rules import (
 )
 from fgrad.optim.wrappers import clip_by_block_rms, ema
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, Axis, PyTree
+from fgrad.typing import ArrayLike, Axis, DTypeLike, PyTree
 
 Mask = PyTree | Callable[[Params], PyTree]
 
@@ -72,6 +73,7 @@ def _largest(shape: Sequence[int], factored: bool, least: int) -> tuple[int, int
 
 
 @pickles_as_call
+@also_takes(decay_rate_fn=REFUSED)
 def scale_by_factored_rms(
     factored: bool = True,
     decay_rate: float = 0.8,
@@ -155,6 +157,8 @@ def adafactor(
     multiply_by_parameter_scale: bool = True,
     clipping_threshold: float | None = 1.0,
     momentum: float | None = None,
+    *,
+    dtype_momentum: DTypeLike | None = None,
     weight_decay_rate: float | None = None,
     eps: float = 1e-30,
     factored: bool = True,
@@ -168,7 +172,7 @@ def adafactor(
         min_dim_size_to_factor, decay_rate, decay_offset, eps, factored: see
             `scale_by_factored_rms`.
         clipping_threshold: the largest root of the mean square of a step of an array.
-        momentum: the decay of a mean of steps, or None.
+        momentum, dtype_momentum: the decay of a mean of steps, or None, and its dtype.
         weight_decay_rate, weight_decay_mask: what is added of the parameters, and where.
 
     Example:
@@ -185,7 +189,7 @@ def adafactor(
     if multiply_by_parameter_scale:
         parts.append(scale_by_param_block_rms())
     if momentum is not None:
-        parts.append(ema(momentum, debias=False))
+        parts.append(ema(momentum, debias=False, accumulator_dtype=dtype_momentum))
     if weight_decay_rate is not None:
         parts.append(add_decayed_weights(weight_decay_rate, weight_decay_mask))
     return chain(*parts, scale(-1.0))
@@ -333,8 +337,9 @@ def polyak_sgd(
 
 
 @pickles_as_call
+@also_takes(param_dtype=None)
 def scale_by_distance_over_gradients(
-    reps_rel: float = 1e-6, eps: float = 1e-8, global_scale: float = 1.0
+    reps_rel: float = 1e-6, eps: float = 1e-8, *, global_scale: float = 1.0
 ) -> GradientTransformation:
     """Each array times how far its parameter has come, over the norm of all its gradients so far
     (Ivgi, Hinder and Carmon 2023).
@@ -437,9 +442,14 @@ def optimistic_adam(
     b2: float = 0.999,
     eps: float = 1e-8,
     *,
+    eps_root: float = 0.0,
+    mu_dtype: DTypeLike | None = None,
     nesterov: bool = True,
 ) -> GradientTransformation:
     """`optimistic_adam_v2` with alpha = `learning_rate` and beta = `optimism`, and rate 1.
+
+    Arguments:
+        mu_dtype: as in `scale_by_adam`.
 
     Example:
         >>> optimizer = optimistic_adam(0.1, nesterov=False)
@@ -447,8 +457,9 @@ def optimistic_adam(
         array([-0.1])
     """
     beta = learning_rate if optimism is None else optimism
-    return optimistic_adam_v2(
-        1.0, alpha=learning_rate, beta=beta, b1=b1, b2=b2, eps=eps, nesterov=nesterov
+    inner = scale_by_adam(b1, b2, eps, eps_root=eps_root, mu_dtype=mu_dtype, nesterov=nesterov)
+    return chain(
+        inner, scale_by_optimistic_gradient(learning_rate, beta), scale_by_learning_rate(1.0)
     )
 
 
@@ -461,20 +472,24 @@ def optimistic_adam_v2(
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
+    eps_root: float = 0.0,
+    mu_dtype: DTypeLike | None = None,
     nesterov: bool = True,
 ) -> GradientTransformation:
     """Adam that counts on the next gradient (Daskalakis et al. 2018), for games.
 
     Arguments:
         alpha, beta: the weights of the gradient, and of its last change.
+        mu_dtype: as in `scale_by_adam`.
 
     Example:
         >>> optimizer = optimistic_adam_v2(0.1, nesterov=False)
         >>> optimizer.update(np.array([3.0]), optimizer.init(np.zeros(1)))[0].round(6)
         array([-0.1])
     """
+    inner = scale_by_adam(b1, b2, eps, eps_root=eps_root, mu_dtype=mu_dtype, nesterov=nesterov)
     return chain(
-        scale_by_adam(b1, b2, eps, nesterov),
+        inner,
         scale_by_optimistic_gradient(alpha, beta),
         scale_by_learning_rate(learning_rate),
     )

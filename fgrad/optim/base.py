@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, GradDtypeError
@@ -107,6 +108,18 @@ def check_structure(updates: Updates, params: Params | None, name: str) -> None:
         )
 
 
+def chosen_parts(x: PyTree, mask: PyTree) -> tuple[PyTree, PyTree]:
+    """The parts of a tree that a mask is about, and the others; a card if it does not fit."""
+    try:
+        return tree.partition(x, mask)
+    except ValueError as error:
+        write = "a tree of bools like the parameters, with one bool for each part"
+        raise ArgumentError(
+            "optim.masked: the mask does not fit to the parameters.",
+            (("why", str(error)), ("write", write)),
+        ) from error
+
+
 def apply_updates(params: Params, updates: Updates) -> Params:
     """The sum of parameters and updates, in the dtypes of the parameters.
 
@@ -158,6 +171,7 @@ def identity() -> GradientTransformation:
 
 
 @pickles_as_call
+@also_takes(aliases={"f": "function"})
 def stateless(
     function: Callable[[Updates, Params | None], Updates],
 ) -> GradientTransformation:
@@ -245,6 +259,7 @@ def chain(*transformations: GradientTransformation) -> GradientTransformation:
 
 
 @pickles_as_call
+@also_takes(aliases={"step_size": "factor"})
 def scale(factor: float) -> GradientTransformation:
     """Multiply by a number.
 
@@ -259,8 +274,13 @@ def scale(factor: float) -> GradientTransformation:
 
 
 @pickles_as_call
-def scale_by_learning_rate(learning_rate: ScalarOrSchedule) -> GradientTransformation:
-    """Multiply by the negative of a number or of a schedule.
+def scale_by_learning_rate(
+    learning_rate: ScalarOrSchedule, *, flip_sign: bool = True
+) -> GradientTransformation:
+    """Multiply by the negative of a number or of a schedule; by itself without `flip_sign`.
+
+    Arguments:
+        flip_sign: whether the sign changes, as for a descent.
 
     Example:
         >>> t = scale_by_learning_rate(0.5)
@@ -270,7 +290,8 @@ def scale_by_learning_rate(learning_rate: ScalarOrSchedule) -> GradientTransform
 
     def update(updates: Updates, state: CountState, params: Params | None = None) -> PyTree:
         rate = value_at(learning_rate, state.count)
-        new = tree.map(lambda u: scaled(as_array(u), -as_array(rate)), updates)
+        factor = -as_array(rate) if flip_sign else as_array(rate)
+        new = tree.map(lambda u: scaled(as_array(u), factor), updates)
         return new, CountState(state.count + 1)
 
     return GradientTransformation(lambda params: CountState(first_count()), update)
@@ -332,7 +353,8 @@ def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransform
     Without it the steps of `adam` and others depend on |g| and the direction of a complex g alone.
 
     Arguments:
-        inner: the transformation.
+        inner: the transformation.  Keywords of `update` go to it: `grad` as pairs, a function of
+            parameters, such as `value_fn`, as one of pairs.
 
     Example:
         >>> split_real_and_imaginary(clip_by_value(1.0)).update(3 - 0.5j, EmptyState())[0]
@@ -342,15 +364,30 @@ def split_real_and_imaginary(inner: GradientTransformation) -> GradientTransform
     def split(whole: PyTree) -> PyTree:
         return tree.map(_parts, whole)
 
-    def update(updates: Updates, state: State, params: Params | None = None) -> PyTree:
+    def update(
+        updates: Updates, state: State, params: Params | None = None, **extra: PyTree
+    ) -> PyTree:
         leaves, treedef = tree.flatten(updates)
-        parts = None if params is None else split(params)
-        new, state = inner.update(split(updates), state, parts)
-        found = iter(tree.leaves(new))
-        joined = [_joined([next(found) for _ in _parts(x)]) for x in leaves]
-        return tree.unflatten(treedef, joined), state
 
-    return GradientTransformation(lambda params: inner.init(split(params)), update)
+        def join(parts: PyTree) -> PyTree:
+            found = iter(tree.leaves(parts))
+            joined = [_joined([next(found) for _ in _parts(x)]) for x in leaves]
+            return tree.unflatten(treedef, joined)
+
+        def given(name: str, x: PyTree) -> PyTree:
+            """A keyword of `update` as the transformation sees it: `grad`, `value_fn`, `value`."""
+            if callable(x):
+                return lambda parts, *args, **kwargs: x(join(parts), *args, **kwargs)
+            return split(x) if name == "grad" else x
+
+        parts = None if params is None else split(params)
+        more = {name: given(name, x) for name, x in extra.items()}
+        new, state = inner.update(split(updates), state, parts, **more)
+        return join(new), state
+
+    return GradientTransformation(
+        lambda params: inner.init(split(params)), handing_on(update, [inner])
+    )
 
 
 def _parts(x: ArrayLike) -> tuple[Value, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad import random, tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.numpy.promote import as_array
@@ -28,7 +29,7 @@ from fgrad.optim.base import (
     scale_by_learning_rate,
     scaled,
 )
-from fgrad.optim.optimizers import adamw, scale_by_adam, trace_momentum
+from fgrad.optim.optimizers import adam, scale_by_adam, trace_momentum
 from fgrad.optim.rules import (
     scale_by_adadelta,
     scale_by_adamax,
@@ -46,7 +47,7 @@ from fgrad.optim.rules import (
 from fgrad.optim.wrappers import masked
 from fgrad.random.keys import Key
 from fgrad.trace import Value
-from fgrad.typing import PyTree
+from fgrad.typing import DTypeLike, PyTree
 
 Mask = PyTree | Callable[[Params], PyTree]
 
@@ -117,16 +118,26 @@ def adamaxw(
 
 @pickles_as_call
 def nadam(
-    learning_rate: ScalarOrSchedule, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
+    learning_rate: ScalarOrSchedule,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    *,
+    eps_root: float = 0.0,
+    mu_dtype: DTypeLike | None = None,
+    nesterov: bool = True,
 ) -> GradientTransformation:
     """Adam that looks ahead (Dozat 2016).
+
+    Arguments:
+        mu_dtype: as in `scale_by_adam`.
 
     Example:
         >>> optimizer = nadam(0.1)
         >>> bool(optimizer.update(1.0, optimizer.init(0.0))[0] < 0)
         True
     """
-    return chain(scale_by_adam(b1, b2, eps, True), scale_by_learning_rate(learning_rate))
+    return adam(learning_rate, b1, b2, eps, eps_root=eps_root, mu_dtype=mu_dtype, nesterov=nesterov)
 
 
 @pickles_as_call
@@ -135,24 +146,34 @@ def nadamw(
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
+    *,
+    eps_root: float = 0.0,
+    mu_dtype: DTypeLike | None = None,
     weight_decay: float = 1e-4,
     mask: Mask | None = None,
+    nesterov: bool = True,
 ) -> GradientTransformation:
     """`nadam` with decoupled weight decay; `update` needs the parameters.
+
+    Arguments:
+        mu_dtype: as in `scale_by_adam`.
 
     Example:
         >>> optimizer = nadamw(0.1, weight_decay=0.5)
         >>> optimizer.update(np.zeros(1), optimizer.init(np.ones(1)), np.ones(1))[0]
         array([-0.05])
     """
-    return adamw(learning_rate, b1, b2, eps, weight_decay, mask, True)
+    inner = scale_by_adam(b1, b2, eps, eps_root=eps_root, mu_dtype=mu_dtype, nesterov=nesterov)
+    return decoupled(inner, weight_decay, mask, learning_rate)
 
 
 @pickles_as_call
+@also_takes(mu_dtype=None)
 def lion(
     learning_rate: ScalarOrSchedule,
     b1: float = 0.9,
     b2: float = 0.99,
+    *,
     weight_decay: float = 1e-3,
     mask: Mask | None = None,
 ) -> GradientTransformation:
@@ -172,6 +193,8 @@ def lamb(
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-6,
+    *,
+    eps_root: float = 0.0,
     weight_decay: float = 0.0,
     mask: Mask | None = None,
 ) -> GradientTransformation:
@@ -183,7 +206,7 @@ def lamb(
         array([-2.])
     """
     return chain(
-        scale_by_adam(b1, b2, eps),
+        scale_by_adam(b1, b2, eps, eps_root=eps_root),
         add_decayed_weights(weight_decay, mask),
         scale_by_trust_ratio(),
         scale_by_learning_rate(learning_rate),
@@ -341,6 +364,7 @@ class NoiseState(NamedTuple):
 
 
 @pickles_as_call
+@also_takes(seed=None)
 def add_noise(eta: float, gamma: float, key: Key) -> GradientTransformation:
     """Normal noise of variance eta / (1 + t)^gamma (Neelakantan et al. 2015).
 
@@ -370,6 +394,7 @@ def add_noise(eta: float, gamma: float, key: Key) -> GradientTransformation:
 
 
 @pickles_as_call
+@also_takes(seed=None)
 def noisy_sgd(
     learning_rate: ScalarOrSchedule, eta: float = 0.01, gamma: float = 0.55, *, key: Key
 ) -> GradientTransformation:

@@ -21,7 +21,7 @@ from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.ir.aval import FLOAT64
-from fgrad.numpy.promote import as_array
+from fgrad.numpy.promote import as_array, dtype_of
 from fgrad.ops.elementwise import convert, pow_
 from fgrad.optim.base import (
     GradientTransformation,
@@ -33,13 +33,14 @@ from fgrad.optim.base import (
     decoupled,
     first_count,
     identity,
+    in_dtype,
     scale_by_learning_rate,
     scaled,
     squares_like,
     zero_updates,
 )
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, PyTree
+from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
 
 class TraceState(NamedTuple):
@@ -57,8 +58,9 @@ class AdamState(NamedTuple):
 
 
 class RmsState(NamedTuple):
-    """The running mean of squared gradients, and of gradients if centred."""
+    """The step number, and the running means of squared gradients, and of gradients if centred."""
 
+    count: Value
     nu: Params
     mu: Params
 
@@ -74,6 +76,18 @@ def moving_average(old: Params, new: Updates, decay: float) -> Params:
     return tree.map(lambda m, g: scaled(m, decay) + scaled(as_array(g), 1.0 - decay), old, new)
 
 
+def in_dtypes(kept: Params, dtype: DTypeLike | None) -> Params:
+    """A tree in the dtype in which it is kept; as it is for None."""
+    if dtype is None:
+        return kept
+    return tree.map(lambda x: in_dtype(x, np.dtype(dtype), "what is kept"), kept)
+
+
+def like(kept: Params, updates: Updates) -> Params:
+    """What was kept, in the dtypes of the updates."""
+    return tree.map(lambda x, g: convert(as_array(x), dtype_of(g)), kept, updates)
+
+
 def _squares(updates: Updates) -> Updates:
     return tree.map(abs_square, updates)
 
@@ -82,8 +96,13 @@ def _squares(updates: Updates) -> Updates:
 
 
 @pickles_as_call
-def trace_momentum(decay: float, nesterov: bool = False) -> GradientTransformation:
+def trace_momentum(
+    decay: float, nesterov: bool = False, accumulator_dtype: DTypeLike | None = None
+) -> GradientTransformation:
     """Momentum: m = decay m + g; the update is m, or g + decay m (Sutskever et al. 2013).
+
+    Arguments:
+        accumulator_dtype: the dtype in which m is kept; None for that of parameters.
 
     Example:
         >>> t = trace_momentum(0.5)
@@ -96,18 +115,29 @@ def trace_momentum(decay: float, nesterov: bool = False) -> GradientTransformati
         def accumulate(m: Value, g: ArrayLike) -> Value:
             return as_array(g) + scaled(m, decay)
 
-        momentum = tree.map(accumulate, state.trace, updates)
+        momentum = tree.map(accumulate, like(state.trace, updates), updates)
         ahead = tree.map(accumulate, momentum, updates) if nesterov else momentum
-        return ahead, TraceState(momentum)
+        return ahead, TraceState(in_dtypes(momentum, accumulator_dtype))
 
-    return GradientTransformation(lambda params: TraceState(zero_updates(params)), update)
+    return GradientTransformation(
+        lambda params: TraceState(in_dtypes(zero_updates(params), accumulator_dtype)), update
+    )
 
 
 @pickles_as_call
 def scale_by_adam(
-    b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, nesterov: bool = False
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    *,
+    eps_root: float = 0.0,
+    mu_dtype: DTypeLike | None = None,
+    nesterov: bool = False,
 ) -> GradientTransformation:
     """The step of Adam without its learning rate (Kingma and Ba 2015, algorithm 1).
+
+    Arguments:
+        mu_dtype: the dtype in which the mean of gradients is kept; None for that of parameters.
 
     Example:
         >>> t = scale_by_adam()
@@ -116,11 +146,12 @@ def scale_by_adam(
     """
 
     def init(params: Params) -> AdamState:
-        return AdamState(first_count(), zero_updates(params), squares_like(params))
+        mu = in_dtypes(zero_updates(params), mu_dtype)
+        return AdamState(first_count(), mu, squares_like(params))
 
     def update(updates: Updates, state: AdamState, params: Params | None = None) -> PyTree:
         count = state.count + 1
-        mu = moving_average(state.mu, updates, b1)
+        mu = moving_average(like(state.mu, updates), updates, b1)
         nu = moving_average(state.nu, _squares(updates), b2)
         v_scale = 1.0 / _bias(b2, count)
         # Nesterov's look-ahead is the next mean: b1 mu, and the present gradient (Dozat 2016).
@@ -131,9 +162,11 @@ def scale_by_adam(
             mean = scaled(m, m_scale)
             if g_scale is not None:
                 mean = mean + scaled(as_array(g), g_scale)
-            return mean / (np.sqrt(scaled(v, v_scale)) + eps)
+            square = scaled(v, v_scale)
+            return mean / (np.sqrt(square + eps_root if eps_root else square) + eps)
 
-        return tree.map(step, mu, nu, updates), AdamState(count, mu, nu)
+        new = tree.map(step, mu, nu, updates)
+        return new, AdamState(count, in_dtypes(mu, mu_dtype), nu)
 
     return GradientTransformation(init, update)
 
@@ -143,12 +176,28 @@ def _bias(decay: float, count: ArrayLike) -> Value:
     return 1.0 - pow_(np.float64(decay), convert(as_array(count), FLOAT64))
 
 
+def _times(kept: Params, factor: Value) -> Params:
+    return tree.map(lambda x: scaled(x, factor), kept)
+
+
 @pickles_as_call
 def scale_by_rms(
-    decay: float = 0.9, eps: float = 1e-8, centered: bool = False
+    decay: float = 0.9,
+    eps: float = 1e-8,
+    *,
+    initial_scale: float = 0.0,
+    eps_in_sqrt: bool = False,
+    bias_correction: bool = False,
+    centered: bool = False,
 ) -> GradientTransformation:
     """Divide by the root of the running mean square (Tieleman and Hinton 2012), or by the standard
     deviation if `centered` (Graves 2013, eq. 40).
+
+    Arguments:
+        initial_scale: the first mean square.
+        eps_in_sqrt: whether `eps` is added under the root, as optax does it; PyTorch does not.
+        bias_correction: whether the mean is divided by the sum of its weights, as Adam does it.
+        centered: whether the squared mean is subtracted from the mean square.
 
     Example:
         >>> t = scale_by_rms(0.75, eps=0.0)
@@ -157,14 +206,22 @@ def scale_by_rms(
     """
 
     def init(params: Params) -> RmsState:
-        return RmsState(squares_like(params), zero_updates(params) if centered else None)
+        nu = tree.map(lambda v: v + v.dtype.type(initial_scale), squares_like(params))
+        return RmsState(first_count(), nu, zero_updates(params) if centered else None)
 
     def update(updates: Updates, state: RmsState, params: Params | None = None) -> PyTree:
+        count = state.count + 1
         nu = moving_average(state.nu, _squares(updates), decay)
         mu = moving_average(state.mu, updates, decay) if centered else None
-        spread = tree.map(lambda v, m: v - abs_square(m), nu, mu) if centered else nu
-        new = tree.map(lambda g, v: as_array(g) / (np.sqrt(v) + eps), updates, spread)
-        return new, RmsState(nu, mu)
+        factor = 1.0 / _bias(decay, count) if bias_correction else None
+        first, second = [x if factor is None else _times(x, factor) for x in (mu, nu)]
+        spread = tree.map(lambda v, m: v - abs_square(m), second, first) if centered else second
+
+        def root(v: Value) -> Value:
+            return np.sqrt(v + eps) if eps_in_sqrt else np.sqrt(v) + eps
+
+        new = tree.map(lambda g, v: as_array(g) / root(v), updates, spread)
+        return new, RmsState(count, nu, mu)
 
     return GradientTransformation(init, update)
 
@@ -174,7 +231,10 @@ def scale_by_rms(
 
 @pickles_as_call
 def sgd(
-    learning_rate: ScalarOrSchedule, momentum: float | None = None, nesterov: bool = False
+    learning_rate: ScalarOrSchedule,
+    momentum: float | None = None,
+    nesterov: bool = False,
+    accumulator_dtype: DTypeLike | None = None,
 ) -> GradientTransformation:
     """Stochastic gradient descent.
 
@@ -182,6 +242,7 @@ def sgd(
         learning_rate: a number or a schedule.
         momentum: the decay of the momentum, or None.
         nesterov: whether the momentum looks ahead.
+        accumulator_dtype: the dtype in which the momentum is kept; None for that of parameters.
 
     Returns:
         A `GradientTransformation`.
@@ -193,7 +254,8 @@ def sgd(
         >>> params + updates
         array([0.8, 1.6])
     """
-    inner = identity() if momentum is None else trace_momentum(momentum, nesterov)
+    kept = accumulator_dtype
+    inner = identity() if momentum is None else trace_momentum(momentum, nesterov, kept)
     return chain(inner, scale_by_learning_rate(learning_rate))
 
 
@@ -203,6 +265,9 @@ def adam(
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
+    *,
+    eps_root: float = 0.0,
+    mu_dtype: DTypeLike | None = None,
     nesterov: bool = False,
 ) -> GradientTransformation:
     """Adam (Kingma and Ba 2015); with `nesterov`, NAdam (Dozat 2016).
@@ -210,7 +275,8 @@ def adam(
     Arguments:
         learning_rate: a number or a schedule.
         b1, b2: the decays of the running means of gradients and of their squares.
-        eps: added to the root of the mean square.
+        eps, eps_root: added to the root of the mean square, and under the root.
+        mu_dtype: as in `scale_by_adam`.
 
     Example:
         >>> optimizer = adam(0.1)
@@ -219,7 +285,8 @@ def adam(
         >>> params + updates
         array([0.9, 1.9])
     """
-    return chain(scale_by_adam(b1, b2, eps, nesterov), scale_by_learning_rate(learning_rate))
+    inner = scale_by_adam(b1, b2, eps, eps_root=eps_root, mu_dtype=mu_dtype, nesterov=nesterov)
+    return chain(inner, scale_by_learning_rate(learning_rate))
 
 
 @pickles_as_call
@@ -228,13 +295,19 @@ def adamw(
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
+    *,
+    eps_root: float = 0.0,
+    mu_dtype: DTypeLike | None = None,
     weight_decay: float = 1e-2,
     mask: PyTree | Callable[[Params], PyTree] = None,
     nesterov: bool = False,
 ) -> GradientTransformation:
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2).
 
-    Arguments are those of `adam` and of `add_decayed_weights`; `update` needs the parameters.
+    `update` needs the parameters.
+
+    Arguments:
+        mu_dtype: as in `scale_by_adam`; others are those of `adam` and of `add_decayed_weights`.
 
     Example:
         >>> optimizer = adamw(0.1, weight_decay=0.5)
@@ -243,7 +316,8 @@ def adamw(
         >>> updates
         array([-0.05, -0.1 ])
     """
-    return decoupled(scale_by_adam(b1, b2, eps, nesterov), weight_decay, mask, learning_rate)
+    inner = scale_by_adam(b1, b2, eps, eps_root=eps_root, mu_dtype=mu_dtype, nesterov=nesterov)
+    return decoupled(inner, weight_decay, mask, learning_rate)
 
 
 @pickles_as_call
@@ -251,8 +325,13 @@ def rmsprop(
     learning_rate: ScalarOrSchedule,
     decay: float = 0.9,
     eps: float = 1e-8,
+    *,
+    initial_scale: float = 0.0,
+    eps_in_sqrt: bool = False,
     centered: bool = False,
     momentum: float | None = None,
+    nesterov: bool = False,
+    bias_correction: bool = False,
 ) -> GradientTransformation:
     """Gradients divided by the root of their running mean square (Tieleman and Hinton 2012).
 
@@ -260,16 +339,24 @@ def rmsprop(
         learning_rate: a number or a schedule.
         decay: the decay of the running mean.
         eps: added to the root.
-        centered: whether the squared mean is subtracted from the mean square.
+        initial_scale, eps_in_sqrt, bias_correction, centered: as in `scale_by_rms`.
         momentum: the decay of a momentum of the result, or None.
+        nesterov: whether the momentum looks ahead.
 
     Example:
         >>> optimizer = rmsprop(0.1, decay=0.75, eps=0.0)
         >>> bool(abs(optimizer.update(3.0, optimizer.init(0.0))[0] + 0.2) < 1e-15)
         True
     """
-    inner = scale_by_rms(decay, eps, centered)
-    after = identity() if momentum is None else trace_momentum(momentum)
+    inner = scale_by_rms(
+        decay,
+        eps,
+        initial_scale=initial_scale,
+        eps_in_sqrt=eps_in_sqrt,
+        bias_correction=bias_correction,
+        centered=centered,
+    )
+    after = identity() if momentum is None else trace_momentum(momentum, nesterov)
     return chain(inner, after, scale_by_learning_rate(learning_rate))
 
 

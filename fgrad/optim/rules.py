@@ -24,6 +24,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.ir.aval import FLOAT64
@@ -116,6 +117,7 @@ def scale_by_belief(
     b2: float = 0.999,
     eps: float = 1e-16,
     eps_root: float = 1e-16,
+    *,
     nesterov: bool = False,
 ) -> GradientTransformation:
     """The step of AdaBelief (Zhuang et al. 2020).
@@ -181,6 +183,7 @@ def scale_by_adamax(
 
 
 @pickles_as_call
+@also_takes(mu_dtype=None, bias_correction_mu=True, bias_correction_nu=True)
 def scale_by_amsgrad(
     b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8, eps_root: float = 0.0
 ) -> GradientTransformation:
@@ -207,6 +210,7 @@ def scale_by_radam(
     eps: float = 1e-8,
     eps_root: float = 0.0,
     threshold: float = 5.0,
+    *,
     nesterov: bool = False,
 ) -> GradientTransformation:
     """The step of rectified Adam (Liu et al. 2020).
@@ -306,6 +310,7 @@ def scale_by_rss(
 
 
 @pickles_as_call
+@also_takes(mu_dtype=None, mode="hard", smooth_beta=1.0)
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> GradientTransformation:
     """The step of Lion (Chen et al. 2023).
 
@@ -322,6 +327,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> GradientTransformation:
 
 
 @pickles_as_call
+@also_takes(mu_dtype=None)
 def scale_by_novograd(
     b1: float = 0.9,
     b2: float = 0.25,

@@ -46,12 +46,15 @@ def constant_schedule(value: float) -> Schedule:
 
 
 @pickles_as_call
-def linear_schedule(init_value: float, end_value: float, transition_steps: int) -> Schedule:
+def linear_schedule(
+    init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0
+) -> Schedule:
     """From `init_value` to `end_value` in equal steps; constant afterwards.
 
     Arguments:
         init_value, end_value: the first and the last value.
         transition_steps: the steps between them.
+        transition_begin: the step until which the first value stays.
 
     Example:
         >>> linear_schedule(1.0, 0.0, 4)(1)
@@ -60,7 +63,7 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int) 
     total = _check_steps("linear_schedule", transition_steps)
 
     def schedule(step: ArrayLike) -> Value:
-        done = np.minimum(_count(step) / total, 1.0)
+        done = np.clip((_count(step) - transition_begin) / total, 0.0, 1.0)
         return init_value + (end_value - init_value) * done
 
     return schedule
@@ -68,7 +71,13 @@ def linear_schedule(init_value: float, end_value: float, transition_steps: int) 
 
 @pickles_as_call
 def exponential_decay(
-    init_value: float, transition_steps: int, decay_rate: float, staircase: bool = False
+    init_value: float,
+    transition_steps: int,
+    decay_rate: float,
+    *,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
 ) -> Schedule:
     """init_value * decay_rate ** (step / transition_steps).
 
@@ -76,7 +85,9 @@ def exponential_decay(
         init_value: the value at step 0.
         transition_steps: in how many steps the value is multiplied by `decay_rate`.
         decay_rate: a positive factor.
+        transition_begin: the step until which the first value stays.
         staircase: whether the exponent is rounded down to an integer.
+        end_value: the value below which it does not fall, or to which it grows; None for none.
 
     Example:
         >>> exponential_decay(1.0, 10, 0.5)(20)
@@ -85,9 +96,12 @@ def exponential_decay(
     total = _check_steps("exponential_decay", transition_steps)
 
     def schedule(step: ArrayLike) -> Value:
-        exponent = _count(step) / total
+        exponent = np.maximum(_count(step) - transition_begin, 0.0) / total
         exponent = np.floor(exponent) if staircase else exponent
-        return init_value * np.float64(decay_rate) ** exponent
+        value = init_value * np.float64(decay_rate) ** exponent
+        if end_value is None:
+            return value
+        return (np.maximum if decay_rate < 1 else np.minimum)(value, end_value)
 
     return schedule
 
@@ -249,7 +263,10 @@ def warmup_exponential_decay_schedule(
     warmup_steps: int,
     transition_steps: int,
     decay_rate: float,
+    *,
+    transition_begin: int = 0,
     staircase: bool = False,
+    end_value: float | None = None,
 ) -> Schedule:
     """A linear rise to `peak_value`, then `exponential_decay`.
 
@@ -263,7 +280,14 @@ def warmup_exponential_decay_schedule(
         np.float64(0.5)
     """
     rise = linear_schedule(init_value, peak_value, warmup_steps)
-    fall = exponential_decay(peak_value, transition_steps, decay_rate, staircase)
+    fall = exponential_decay(
+        peak_value,
+        transition_steps,
+        decay_rate,
+        transition_begin=transition_begin,
+        staircase=staircase,
+        end_value=end_value,
+    )
     return join_schedules([rise, fall], [warmup_steps])
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad import lax, tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError
@@ -239,6 +240,7 @@ def _searching(
 
 
 @pickles_as_call
+@also_takes("verbose", atol=0.0, rtol=0.0, store_grad=False)
 def scale_by_backtracking_linesearch(
     max_backtracking_steps: int,
     slope_rtol: float = 1e-4,
@@ -284,9 +286,11 @@ def scale_by_backtracking_linesearch(
 
 
 @pickles_as_call
+@also_takes("verbose", tol=0.0, approx_dec_rtol=1e-06, stepsize_precision=1e-05)
 def scale_by_zoom_linesearch(
     max_linesearch_steps: int,
     max_learning_rate: float | None = None,
+    *,
     increase_factor: float = 2.0,
     slope_rtol: float = 1e-4,
     curv_rtol: float = 0.9,

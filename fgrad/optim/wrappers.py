@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Mapping
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError
@@ -30,6 +31,7 @@ from fgrad.optim.base import (
     abs_square,
     check_structure,
     check_taken,
+    chosen_parts,
     first_count,
     global_norm,
     handing_on,
@@ -38,8 +40,9 @@ from fgrad.optim.base import (
     taken,
     zero_updates,
 )
+from fgrad.optim.optimizers import in_dtypes, like, moving_average
 from fgrad.trace import Value
-from fgrad.typing import PyTree
+from fgrad.typing import DTypeLike, PyTree
 
 Mask = PyTree | Callable[[Params], PyTree]
 
@@ -66,12 +69,16 @@ def all_finite(updates: Updates) -> Value:
 
 
 @pickles_as_call
+@also_takes(mask_compatible_extra_args=False)
 def masked(inner: GradientTransformation, mask: Mask) -> GradientTransformation:
     """A transformation of some of the parameters; updates of the others stay as they are.
 
     Arguments:
         inner: the transformation, which sees a tree with None in the place of the others.
         mask: a tree of bools that is a prefix of the parameters, or a function of them.
+
+    Raises:
+        ArgumentError: the mask is no prefix of the parameters.
 
     Example:
         >>> from fgrad.optim import scale
@@ -81,7 +88,7 @@ def masked(inner: GradientTransformation, mask: Mask) -> GradientTransformation:
     """
 
     def parts(x: PyTree, of: PyTree) -> tuple[PyTree, PyTree]:
-        return tree.partition(x, mask(of) if callable(mask) else mask)
+        return chosen_parts(x, mask(of) if callable(mask) else mask)
 
     def update(
         updates: Updates, state: State, params: Params | None = None, **extra: PyTree
@@ -121,6 +128,7 @@ def freeze(mask: Mask) -> GradientTransformation:
 
 
 @pickles_as_call
+@also_takes(mask_compatible_extra_args=False)
 def multi_transform(
     transforms: Mapping[Hashable, GradientTransformation],
     param_labels: PyTree | Callable[[Params], PyTree],
@@ -354,11 +362,14 @@ class EmaState(NamedTuple):
 
 
 @pickles_as_call
-def ema(decay: float, debias: bool = True) -> GradientTransformation:
+def ema(
+    decay: float, debias: bool = True, accumulator_dtype: DTypeLike | None = None
+) -> GradientTransformation:
     """The running mean of what it is given, of updates or of parameters.
 
     Arguments:
         debias: whether the mean is divided by the sum of its weights, as Adam does.
+        accumulator_dtype: the dtype in which the mean is kept; None for that of what is given.
 
     Example:
         >>> t = ema(0.9)
@@ -368,13 +379,14 @@ def ema(decay: float, debias: bool = True) -> GradientTransformation:
 
     def update(updates: Updates, state: EmaState, params: Params | None = None) -> PyTree:
         count = state.count + 1
-        mean = tree.map(
-            lambda m, x: scaled(m, decay) + scaled(as_array(x), 1.0 - decay), state.ema, updates
-        )
+        mean = moving_average(like(state.ema, updates), updates, decay)
         factor = 1.0 / (1.0 - np.power(np.float64(decay), 1.0 * count)) if debias else 1.0
-        return tree.map(lambda m: scaled(m, factor), mean), EmaState(count, mean)
+        kept = in_dtypes(mean, accumulator_dtype)
+        return tree.map(lambda m: scaled(m, factor), mean), EmaState(count, kept)
 
-    return GradientTransformation(lambda p: EmaState(first_count(), zero_updates(p)), update)
+    return GradientTransformation(
+        lambda p: EmaState(first_count(), in_dtypes(zero_updates(p), accumulator_dtype)), update
+    )
 
 
 def incremental_update(new_tensors: PyTree, old_tensors: PyTree, step_size: float) -> PyTree:

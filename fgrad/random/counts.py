@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad import lax
+from fgrad.base.keywords import also_takes
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir.aval import FLOAT64, INT64
 from fgrad.numpy.promote import as_array, broadcast_shapes, broadcast_to, user_line
@@ -86,6 +87,7 @@ def _rejected(key: Key, wanted: Value, attempt: Attempt) -> Value:
     return lax.while_loop(lambda s: np.any(s[2]), step, start)[1]
 
 
+@also_takes(out_sharding=None)
 def poisson(
     key: Key, lam: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.int64
 ) -> Value:
@@ -206,6 +208,7 @@ def _binomial_attempt(n: Value, p: Value, large: Value) -> Attempt:
     return attempt
 
 
+@also_takes(out_sharding=None)
 def geometric(
     key: Key, p: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.int64
 ) -> Value:
@@ -228,6 +231,7 @@ def geometric(
     return _counts(select(certain, lit(k, 1), k), valid, kind)
 
 
+@also_takes("unroll")
 def multinomial(
     key: Key,
     n: ArrayLike,
@@ -278,6 +282,7 @@ def multinomial(
     return _counts(np.moveaxis(found, 0, -1), np.broadcast_to(valid[..., None], wanted), kind)
 
 
+@also_takes(out_sharding=None)
 def rademacher(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.int64) -> Value:
     """-1 and 1 with equal probability.
 

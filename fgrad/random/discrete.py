@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, InPlaceError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import (
@@ -27,6 +28,7 @@ from fgrad.trace import Tracer, Value
 from fgrad.typing import ArrayLike, PyTree
 
 
+@also_takes("mode", out_sharding=None)
 def categorical(
     key: Key,
     logits: ArrayLike,
@@ -84,6 +86,7 @@ def _different(key: Key, logits: Value, front: tuple[int, ...]) -> Value:
 # --- permutations -------------------------------------------------------------------------------
 
 
+@also_takes(out_sharding=None)
 def permutation(key: Key, x: ArrayLike, axis: int = 0, independent: bool = False) -> Value:
     """The integers below `x`, or the slices of an array along an axis, in random order.
 
@@ -160,6 +163,7 @@ def shuffle(key: Key, x: ArrayLike, axis: int = 0) -> None:
 # --- choice -------------------------------------------------------------------------------------
 
 
+@also_takes("mode")
 def choice(
     key: Key,
     a: ArrayLike,

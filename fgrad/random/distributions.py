@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import FLOAT32, FLOAT64
 from fgrad.numpy.promote import as_array, broadcast, broadcast_shapes, broadcast_to, user_line
@@ -80,6 +81,7 @@ def parameters(
 # --- normal -------------------------------------------------------------------------------------
 
 
+@also_takes(out_sharding=None)
 def normal(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard normal numbers, by G. Box and M. Muller, Ann. Math. Stat. 29 (1958) 610.
 
@@ -125,6 +127,7 @@ def _polar(key: Key, count: int, dtype: np.dtype) -> tuple[Value, Value]:
     return sqrt(mul(log(u), lit(u, -2))), unit_of_words(drawn[len(drawn) // 2 :], dtype)
 
 
+@also_takes(out_sharding=None)
 def truncated_normal(
     key: Key,
     lower: ArrayLike,
@@ -177,6 +180,7 @@ def _check_interval(lower: ArrayLike, upper: ArrayLike) -> None:
 # --- exponential and its relatives --------------------------------------------------------------
 
 
+@also_takes(out_sharding=None)
 def exponential(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard exponential numbers, -log(1 - u), with mean 1.
 
@@ -191,6 +195,7 @@ def exponential(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float6
     return convert(neg(log1p(neg(unit(key, shape, working(dtype), centred=True)))), dtype)
 
 
+@also_takes("mode", out_sharding=None)
 def gumbel(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard Gumbel numbers, -log(-log u): the maximum of many exponential ones.
 
@@ -205,6 +210,7 @@ def gumbel(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) ->
     return convert(neg(log(neg(log(unit(key, shape, working(dtype), centred=True))))), dtype)
 
 
+@also_takes(out_sharding=None)
 def logistic(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard logistic numbers, log(u / (1 - u)).
 
@@ -220,6 +226,7 @@ def logistic(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) 
     return convert(sub(log(u), log1p(neg(u))), dtype)
 
 
+@also_takes(out_sharding=None)
 def laplace(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard Laplace numbers, with density exp(-|x|) / 2.
 
@@ -238,6 +245,7 @@ def laplace(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -
     return convert(select(lt(v, lit(v, 0)), neg(size), size), dtype)
 
 
+@also_takes(out_sharding=None)
 def cauchy(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Standard Cauchy numbers, tan(pi (u - 1/2)).
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.ops import elementwise as ew
 from fgrad.ops.elementwise import convert, lit, select
 from fgrad.random.distributions import exponential, normal, parameters
@@ -26,6 +27,7 @@ def signs(key: Key, shape: Ints, like: np.dtype) -> Value:
     return select(ew.lt(bits(key, shape, np.uint8), np.uint8(128)), -one, one)
 
 
+@also_takes(out_sharding=None)
 def lognormal(
     key: Key,
     sigma: ArrayLike = 1.0,
@@ -43,6 +45,7 @@ def lognormal(
     return convert(ew.exp(sigma * normal(key, wanted, sigma.dtype)), kind)
 
 
+@also_takes(out_sharding=None)
 def maxwell(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.float64) -> Value:
     """Lengths of normal vectors in space.
 
@@ -80,6 +83,7 @@ def double_sided_maxwell(
     return convert(loc + scale * size, kind)
 
 
+@also_takes(out_sharding=None)
 def pareto(
     key: Key, b: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.float64
 ) -> Value:
@@ -94,6 +98,7 @@ def pareto(
     return convert(ew.exp(exponential(key, wanted, b.dtype) / b), kind)
 
 
+@also_takes(out_sharding=None)
 def rayleigh(
     key: Key, scale: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.float64
 ) -> Value:
@@ -128,6 +133,7 @@ def weibull_min(
     return convert(scale * ew.exp(ew.log(exponential(key, wanted, scale.dtype)) / power), kind)
 
 
+@also_takes(out_sharding=None)
 def triangular(
     key: Key,
     left: ArrayLike,
@@ -153,6 +159,7 @@ def triangular(
     return convert(select(rising, low, high), kind)
 
 
+@also_takes(out_sharding=None)
 def wald(
     key: Key, mean: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.float64
 ) -> Value:
@@ -173,6 +180,7 @@ def wald(
     return convert(select(ew.le(u * (mean + root), mean), root, mean * mean / root), kind)
 
 
+@also_takes(out_sharding=None)
 def generalized_normal(
     key: Key, p: float, shape: Shape = (), dtype: DTypeLike | None = np.float64
 ) -> Value:

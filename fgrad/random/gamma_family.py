@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from fgrad import lax
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import inexact, user_line
 from fgrad.ops import elementwise as ew
@@ -30,6 +31,7 @@ Ints = tuple[int, ...]
 # --- gamma --------------------------------------------------------------------------------------
 
 
+@also_takes(out_sharding=None)
 def loggamma(
     key: Key, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.float64
 ) -> Value:
@@ -54,6 +56,7 @@ def loggamma(
     return convert(log_gamma(key, a, wanted), kind)
 
 
+@also_takes(out_sharding=None)
 def gamma(
     key: Key, a: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.float64
 ) -> Value:
@@ -141,6 +144,7 @@ def _slope(a: Value, log_x: Value) -> Value:
 # --- ratios of gamma numbers --------------------------------------------------------------------
 
 
+@also_takes(out_sharding=None)
 def beta(
     key: Key,
     a: ArrayLike,
@@ -162,6 +166,7 @@ def beta(
     return convert(ew.logistic(odds), kind)
 
 
+@also_takes(out_sharding=None)
 def chisquare(
     key: Key, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.float64
 ) -> Value:
@@ -176,6 +181,7 @@ def chisquare(
     return convert(2 * ew.exp(log_gamma(key, df / 2, wanted)), kind)
 
 
+@also_takes(out_sharding=None)
 def f(
     key: Key,
     dfnum: ArrayLike,
@@ -196,6 +202,7 @@ def f(
     return convert(ew.exp(logs) * n / m, kind)
 
 
+@also_takes(out_sharding=None)
 def t(
     key: Key, df: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.float64
 ) -> Value:
@@ -213,6 +220,7 @@ def t(
     return convert(normal(first, wanted, half.dtype) * spread_of, kind)
 
 
+@also_takes(out_sharding=None)
 def dirichlet(
     key: Key, alpha: ArrayLike, shape: Shape | None = None, dtype: DTypeLike | None = np.float64
 ) -> Value:

@@ -11,6 +11,7 @@ from typing import SupportsInt, TypeAlias
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import INT64, UINT32
 from fgrad.numpy.promote import user_line
@@ -31,6 +32,7 @@ _SPLIT = np.array([0x6A09E667, 0xF3BCC908], UINT32)
 _FOLD = np.array([0xBB67AE85, 0x84CAA73B], UINT32)
 
 
+@also_takes(impl=None, dtype=None)
 def key(seed: SupportsInt) -> Key:
     """The key that belongs to a seed.
 

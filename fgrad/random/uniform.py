@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, DtypeError
 from fgrad.ir.aval import FLOAT32, FLOAT64, INT32
 from fgrad.numpy.promote import as_array, broadcast, broadcast_to, dtype_of, shape_of, user_line
@@ -45,6 +46,7 @@ def _wide(high: Value, low: Value) -> Value:
     return or_(shift_left(convert(high, UINT64), _WORD), convert(low, UINT64))
 
 
+@also_takes(out_sharding=None)
 def bits(key: Key, shape: Shape = (), dtype: DTypeLike | None = np.uint32) -> Value:
     """Uniform random bits.
 
@@ -112,6 +114,7 @@ def _float_of(word: Value, count: int, dtype: np.dtype) -> Value:
     return convert(bitcast(shift_right(word, np.uint32(32 - count)), INT32), dtype)
 
 
+@also_takes(out_sharding=None)
 def uniform(
     key: Key,
     shape: Shape = (),
@@ -149,6 +152,7 @@ def uniform(
     return select(lt(drawn, high), drawn, low)
 
 
+@also_takes("mode", out_sharding=None)
 def bernoulli(key: Key, p: ArrayLike = 0.5, shape: Shape | None = None) -> Value:
     """True with probability `p`.
 
@@ -174,6 +178,7 @@ def bernoulli(key: Key, p: ArrayLike = 0.5, shape: Shape | None = None) -> Value
 # --- integers -----------------------------------------------------------------------------------
 
 
+@also_takes(out_sharding=None)
 def randint(
     key: Key,
     shape: Shape = (),

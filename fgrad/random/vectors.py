@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.linalg_functions import cholesky, eigh, svd
 from fgrad.numpy.promote import as_array, broadcast_shapes, broadcast_to, convert, user_line
@@ -22,6 +23,7 @@ from fgrad.typing import ArrayLike, DTypeLike
 _ROOTS = ("cholesky", "eigh", "svd")
 
 
+@also_takes(out_sharding=None)
 def multivariate_normal(
     key: Key,
     mean: ArrayLike,
@@ -83,6 +85,7 @@ def _root(cov: Value, method: str) -> Value:
     return vectors * np.sqrt(values)[..., None, :]
 
 
+@also_takes(out_sharding=None)
 def ball(
     key: Key, d: int, p: float = 2, shape: Shape = (), dtype: DTypeLike | None = np.float64
 ) -> Value:
@@ -110,6 +113,7 @@ def ball(
     return convert(x / (total ** (1 / p))[..., None], kind)
 
 
+@also_takes(out_sharding=None)
 def orthogonal(
     key: Key,
     n: int,

@@ -15,6 +15,7 @@ from typing import Literal, overload
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import COMPILED, pickles_as_call, transformed_later
 from fgrad.base.quiet import quiet
@@ -56,6 +57,7 @@ _ONE = np.float64(1.0)
 
 
 @pickles_as_call
+@also_takes(allow_int=False, reduce_axes=())
 def value_and_grad(
     fun: Callable[P, R],
     argnums: int | Sequence[int] = 0,
@@ -192,6 +194,7 @@ def grad(
     memory: int | str | None = ...,
 ) -> Callable[P, PyTree]: ...  # fmt: skip
 @pickles_as_call
+@also_takes(allow_int=False, reduce_axes=())
 def grad(
     fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import COMPILED, pickles_as_call
 from fgrad.ops.shape import reshape, slice_
@@ -106,6 +107,7 @@ def _forward(
 
 
 @pickles_as_call
+@also_takes(allow_int=False)
 def jacrev(
     fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,

@@ -15,6 +15,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import note_read_only
+from fgrad.base.keywords import also_takes
 from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.lazy_import import lazy_module, load
 from fgrad.base.named_tuple import NamedTuple
@@ -53,6 +54,7 @@ PASSED: Any = object()  # stands for an argument that all examples share and tha
 
 
 @pickles_as_call
+@also_takes(spmd_axis_name=None, sum_match=False)
 def vmap(
     fun: Callable[P, R],
     in_axes: PyTree = 0,

@@ -11,7 +11,7 @@ import fgrad
 import fgrad.numpy
 import fgrad.scipy.integrate
 
-AREAS = ("transforms", "control", "indexing", "trees", "random", "nn", "linalg", "scipy")
+AREAS = ("transforms", "control", "indexing", "trees", "random", "nn", "linalg", "scipy", "users")
 SAME = (
     "grad", "value_and_grad", "jacfwd", "jacrev", "hessian", "jvp", "vjp", "linearize",
     "linear_transpose", "vmap", "jit", "custom_jvp", "custom_vjp", "checkpoint", "eval_shape",

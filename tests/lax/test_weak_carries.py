@@ -145,3 +145,46 @@ def test_gradients_through_weak_carries() -> None:
         got = g(xs)
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+Loop = tuple[Callable[[Any, Any], Any], Any]
+INDEXED: dict[str, Loop] = {  # a body, and the first carry, whose dtype stays
+    "float32": (lambda i, c: c + i, np.float32(0)),
+    "float16": (lambda i, c: c * i + 1, np.ones(3, np.float16)),
+    "int32": (lambda i, c: c + i, np.int32(0)),
+    "uint8": (lambda i, c: c + i, np.zeros(2, np.uint8)),
+    "complex64": (lambda i, c: c * 1j + i, np.complex64(1)),
+    "times a number": (lambda i, c: c + i * 0.5, np.float32(0)),
+    "divided": (lambda i, c: c + i / 2, np.float32(0)),
+    "a place": (lambda i, c: fgrad.at(c)[i].set(i), np.zeros(5, np.float32)),
+    "a function of it": (lambda i, c: c + np.float32(1) * np.sin(i * c), np.float32(1)),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("start", [0, np.int32(0), 2])
+def test_an_index_is_one_of_pythons_integers(name: str, start: Any) -> None:
+    """As in `for i in range(n)`: it widens nothing, whether the end is known or not."""
+    body, first = INDEXED[name]
+    expected: Any = first
+    for i in range(int(start), 5):
+        expected = body(i, expected)
+    known = fgrad.lax.fori_loop(start, 5, body, first)
+    unknown = fgrad.jit(lambda n, c: fgrad.lax.fori_loop(start, n, body, c))(5, first)
+    both = fgrad.jit(lambda m, n, c: fgrad.lax.fori_loop(m, n, body, c))(start, 5, first)
+    for found in (known, unknown, both):
+        assert found.dtype == first.dtype
+        np.testing.assert_allclose(found, expected, rtol=2e-3 if name == "float16" else 1e-6)
+
+
+def test_derivatives_by_an_index() -> None:
+    x = np.float32(1.5)
+
+    def f(x: Any) -> Any:
+        return fgrad.lax.fori_loop(1, 5, lambda i, c: c * x + i, x)
+
+    slope = fgrad.grad(f)(x)
+    assert slope.dtype == np.float32
+    assert slope == pytest.approx((float(f(x + 1e-2)) - float(f(x - 1e-2))) / 2e-2, rel=1e-3)
+    assert fgrad.jvp(f, (x,), (np.float32(1),))[1] == pytest.approx(slope, rel=1e-5)
+    assert fgrad.vmap(f)(np.array([x, 2 * x]))[0] == f(x)

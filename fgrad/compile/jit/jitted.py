@@ -20,6 +20,7 @@ from fgrad import tree
 from fgrad.base.foreign import holds_array, is_foreign, native_order, plain_array, refuse_foreign
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.keywords import takes_jit_settings
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.source import warn_user
@@ -541,6 +542,7 @@ def jit(
     static_argnames: str | Sequence[str] = ..., donate_argnums: int | Sequence[int] = ...,
     max_traces: int | None = ..., device: str | None = ..., capture: bool | None = ...,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...  # fmt: skip
+@takes_jit_settings
 def jit(
     fun: Callable[..., object] | None = None, *, static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (), donate_argnums: int | Sequence[int] = (),

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.compile.jit import eager_device  # noqa: F401 - the operators
 from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval, is_numeric, is_stored
@@ -348,6 +349,7 @@ def _foreign(x: object, why: str) -> UnsupportedTypeError:
 # Trees.
 
 
+@also_takes("may_alias", src=None, donate=False)
 def device_put(x: object, device: str = NAME) -> PyTree:
     """The arrays of a tree in the memory of a device.
 

@@ -190,7 +190,7 @@ def make_splrep(
         >>> float(make_splrep(np.arange(5.0), np.arange(5.0))(1.5).round(9))
         1.5
     """
-    _interpolates("make_splrep", s, {"w": w, "t": t, "nest": nest})
+    _interpolates("make_splrep", s, {"w": w, "xb": xb, "xe": xe, "t": t, "nest": nest})
     if bc_type is not None:
         untraceable("make_splrep", f"bc_type={bc_type!r}", "it has none.", "make_interp_spline")
     return make_interp_spline(x, y, k)
@@ -209,7 +209,7 @@ def make_splprep(
         >>> made(0.5).round(9)
         array([2., 2.])
     """
-    _interpolates("make_splprep", s, {"w": w, "t": t, "nest": nest})
+    _interpolates("make_splprep", s, {"w": w, "ub": ub, "ue": ue, "t": t, "nest": nest})
     if bc_type is not None:
         untraceable("make_splprep", f"bc_type={bc_type!r}", "it has none.", "make_interp_spline")
     points, places = _curve("make_splprep", x, u)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import overload
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import here
 from fgrad.errors import ArgumentError
@@ -77,6 +78,7 @@ def checkpoint(
     static_argnums: int | Sequence[int] = ...,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 @pickles_as_call
+@also_takes(static_argnames=(), concrete=None)
 def checkpoint(
     fun: Callable[..., PyTree] | None = None,
     *,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.kinds import is_any
 from fgrad.base.pickling import Recipe, with_recipe
 from fgrad.base.source import resolve
@@ -203,6 +204,7 @@ def _of_program(program: Program, given: Sequence[Part]) -> list[Part] | None:
     return [part(x) for x in program.outputs]
 
 
+@also_takes(reduce_axes=())
 def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[PyTree], PyTree]:
     """The transpose of a linear function: `<ct, fun(x)> == <fun_t(ct), x>`.
 

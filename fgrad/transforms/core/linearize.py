@@ -17,6 +17,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.keywords import also_takes
 from fgrad.base.kinds import is_array
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
@@ -293,6 +294,7 @@ def vjp(
     fun: Callable[..., R], *primals: PyTree, has_aux: Literal[False] = ...
 ) -> tuple[R, Callable[[PyTree], tuple[PyTree, ...]]]: ...
 @hides_own_frames
+@also_takes(reduce_axes=())
 def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """The value of `fun` at `primals`, and the transpose of its derivative there.
 

@@ -1,0 +1,120 @@
+"""L0. Keywords that a function's namesake in JAX, optax or SciPy has, and this one has not.
+
+@also_takes("unroll", out_sharding=None)
+def normal(key, shape=()): ...
+
+normal(key, unroll=4)               the same: a hint, which changes no result
+normal(key, out_sharding=None)      the same: the one value that means what is done here
+normal(key, out_sharding=other)     ArgumentError: it is never ignored in silence
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from fgrad.errors import ArgumentError
+
+F = TypeVar("F", bound=Callable[..., object])
+
+REFUSED = object()  # in the place of the one value that is taken: there is none
+
+_WHY: dict[str, tuple[str, str]] = {  # why, and what to write
+    "out_sharding": ("results lie in one piece.", "fgrad.distributed for arrays in parts"),
+    "sharding": ("results lie in one piece.", "fgrad.distributed for arrays in parts"),
+    "in_shardings": ("arguments lie in one piece.", "fgrad.distributed for arrays in parts"),
+    "out_shardings": ("results lie in one piece.", "fgrad.distributed for arrays in parts"),
+    "spmd_axis_name": ("the mapped axis lies in one piece.", "fgrad.distributed.shard_map"),
+    "axis_index_groups": (
+        "a collective works over a whole axis.", "two axes, by vmap in vmap, and the name of one"),
+    "allow_int": (
+        "integers have no derivative.", "argnums, or fgrad.tree.partition, to leave them out"),
+    "donate_argnames": ("arguments are donated by their places.", "donate_argnums=..."),
+    "static_argnames": ("arguments are static by their places.", "static_argnums=..."),
+    "backend": ("the device is chosen by name.", 'device="cuda", or nothing for the CPU'),
+    "operand": ("operands follow the functions.", "cond(pred, f, g, operand)"),
+    "subset_by_index": ("all of them are computed.", "a slice of the result, such as w[:k]"),
+    "where": ("SciPy's function has no mask.", "fgrad.nn.logsumexp(x, where=mask)"),
+    "impl": ("there is one generator, Philox.", "fgrad.random.key(seed)"),
+    "seed": ("noise is drawn by a key.", "key=fgrad.random.key(seed)"),
+    "tol": ("the tolerance has SciPy's names.", "rtol=..., atol=..."),
+    "inplace": ("NumPy's function writes into its argument.", "inplace=False for a new array"),
+}  # fmt: skip
+
+
+def also_takes(
+    *hints: str, aliases: Mapping[str, str] | None = None, **only: object
+) -> Callable[[F], F]:
+    """Decorator: the function takes keywords of its namesake, and refuses what it cannot do.
+
+    Arguments:
+        hints: keywords that change no result; any value is taken.
+        aliases: other names of its own keywords.
+        only: keywords with the one value that means what the function does; `REFUSED` for none.
+
+    Raises:
+        ArgumentError: from the function, for another value.
+
+    Example:
+        >>> @also_takes("unroll", aliases={"start": "x"}, out_sharding=None)
+        ... def double(x):
+        ...     return 2 * x
+        >>> double(start=2, unroll=4, out_sharding=None)
+        4
+    """
+    other = {**dict.fromkeys(hints), **dict.fromkeys(aliases or ()), **only}.keys()
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def taking(*args: object, **kwargs: object) -> object:
+            if kwargs and not other.isdisjoint(kwargs):
+                name = f"{function.__module__.rpartition('.')[0]}.{function.__name__}"
+                kwargs = own_keywords(name, kwargs, hints, aliases or {}, only)
+            return function(*args, **kwargs)
+
+        known: Any = taking
+        known.other_keywords, known.refused_keywords = frozenset(other), tuple(only)
+        return taking  # type: ignore[return-value]
+
+    return decorate
+
+
+def own_keywords(
+    name: str,
+    kwargs: Mapping[str, object],
+    hints: tuple[str, ...],
+    aliases: Mapping[str, str],
+    only: Mapping[str, object],
+) -> dict[str, object]:
+    """The keywords of a call that are the function's own; a card for one that it cannot do."""
+    own: dict[str, object] = {}
+    for keyword, value in kwargs.items():
+        if keyword in only:
+            if not _same(value, only[keyword]):
+                raise refused(name, keyword, value)
+        elif keyword not in hints:
+            own[aliases.get(keyword, keyword)] = value
+    return own
+
+
+def _same(value: object, expected: object) -> bool:
+    """Whether a value is the one that is taken; 1 is not True."""
+    return value is expected or (type(value) is type(expected) and bool(value == expected))
+
+
+def refused(name: str, keyword: str, value: object) -> ArgumentError:
+    """The card for a keyword of another library's function."""
+    shown = f"={value!r}" if type(value) in (bool, int, float, str) else ""
+    default = ("the function of that name elsewhere has it, this one has not.", f"no {keyword}")
+    why, write = _WHY.get(keyword, default)
+    return ArgumentError(
+        f"{name} does not take {keyword}{shown}.", (("why", why), ("write", write))
+    )
+
+
+# Of `jax.jit`.
+takes_jit_settings = also_takes(
+    "keep_unused", "inline", in_shardings=None, out_shardings=None, donate_argnames=None,
+    backend=None, compiler_options=None,
+)  # fmt: skip
