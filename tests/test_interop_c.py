@@ -159,3 +159,51 @@ def test_a_signal_ends_a_long_call() -> None:
     with subprocess.Popen(["/bin/sh", "-c", command]), pytest.raises(KeyboardInterrupt):
         integrate.quad(f.low_level, 0, 1)
     assert as_c(lambda x: x + 1, "double (double)").pointer(1.0) == 2.0
+
+
+TABLE = np.arange(5.0)
+NEVER_RAISING: dict[str, tuple[Any, dict[float, float]]] = {
+    "clip": (lambda x: fgrad.at(TABLE)[x.astype(int)].get(mode="clip"), {2.0: 2.0, 9.0: 4.0}),
+    "fill": (
+        lambda x: fgrad.at(TABLE)[x.astype(int)].get(mode="fill", fill_value=-1.0),
+        {2.0: 2.0, 9.0: -1.0}),
+    "take": (
+        lambda x: fgrad.numpy.take(TABLE, x.astype(int), mode="fill", fill_value=-1.0),
+        {2.0: 2.0, 9.0: -1.0, -1.0: 4.0}),
+    "division": (lambda x: (7 // x.astype(int)).astype(float), {2.0: 3.0, 0.0: 0.0}),
+    "sorted": (lambda x: np.sort(np.stack([x, 1.0 + 0 * x]))[0], {2.0: 1.0, 0.0: 0.0}),
+    "loop": (
+        lambda x: fgrad.lax.while_loop(lambda c: c < 100, lambda c: c * 2, x), {3.0: 192.0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEVER_RAISING)
+def test_what_never_raises_is_a_c_function(name: str) -> None:
+    f, values = NEVER_RAISING[name]
+    made = as_c(f, "double (double)")
+    assert {x: made.pointer(x) for x in values} == values
+
+
+def _checked(x: Any) -> Any:
+    if x < 0:
+        raise ValueError("negative")
+    return np.sqrt(x)
+
+
+MAY_RAISE: dict[str, Any] = {
+    "a place": lambda x: TABLE[x.astype(int)],
+    "a condition": _checked,
+    "solve": lambda x: np.linalg.solve(np.eye(2) * x, np.ones(2))[0],
+    "inv": lambda x: np.linalg.inv(np.eye(2) * x)[0, 0],
+    "eigh": lambda x: np.linalg.eigh(np.eye(2) * x)[0][0],
+    "a power": lambda x: (2 ** x.astype(int)).astype(float),
+    "no elements": lambda x: np.max(TABLE[x < TABLE]),
+    "print": lambda x: (fgrad.debug.print("{}", x), x)[1],
+    "callback": lambda x: fgrad.pure_callback(np.sin, fgrad.ShapeDtype((), float), x),
+}
+
+
+@pytest.mark.parametrize("name", MAY_RAISE)
+def test_what_may_raise_is_refused(name: str) -> None:
+    with pytest.raises(ArgumentError, match="needs Python while it runs"):
+        as_c(MAY_RAISE[name], "double (double)")

@@ -28,6 +28,7 @@ from pickle_cases import LINEAR, TRANSFORMED, M, X, loss, vector
 import fgrad
 from fgrad import errors, optim, tree
 from fgrad.errors import FgradError, UnpicklableError
+from fgrad.scipy import interpolate as ip
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
 
@@ -353,3 +354,65 @@ def test_what_a_gradient_leaves_for_later_is_there_when_it_is_asked_for() -> Non
     own = fgrad.grad(loss)
     own.__name__ = own.__doc__ = "mine"
     assert (own.__qualname__, own.__name__, own.__doc__) == (loss.__qualname__, "mine", "mine")
+
+
+# --- objects that keep data ----------------------------------------------------------------------
+
+_X = np.linspace(0.0, 1.0, 8)
+KEEPING: dict[str, Callable[[], Any]] = {
+    "cubic": lambda: ip.CubicSpline(_X, np.sin(_X)),
+    "monotone": lambda: ip.PchipInterpolator(_X, np.sin(_X)),
+    "Akima": lambda: ip.Akima1DInterpolator(_X, np.sin(_X)),
+    "spline": lambda: ip.BSpline(np.linspace(-1.0, 2.0, 12), np.sin(_X), 3),
+    "linear": lambda: ip.interp1d(_X, np.sin(_X)),
+    "Krogh": lambda: ip.KroghInterpolator(_X, np.sin(_X)),
+    "barycentric": lambda: ip.BarycentricInterpolator(_X, np.sin(_X)),
+    "smoothing": lambda: ip.UnivariateSpline(_X, np.sin(_X)),
+    "rational": lambda: ip.FloaterHormannInterpolator(_X, np.sin(_X)),
+    "function": lambda: fgrad.scipy.stats.norm.logpdf,
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_what_keeps_data_is_pickled(name: str) -> None:
+    f = KEEPING[name]()
+    again = pickle.loads(pickle.dumps(f))
+    np.testing.assert_array_equal(again(_X[2:4] + 0.01), f(_X[2:4] + 0.01))
+    slope = fgrad.jit(fgrad.grad(lambda x: again(x + 0.01).sum()))(_X[2:4])
+    np.testing.assert_allclose(slope, fgrad.grad(lambda x: f(x + 0.01).sum())(_X[2:4]), rtol=1e-9)
+
+
+STATES: dict[str, Callable[[], Any]] = {
+    "adam": lambda: optim.adam(0.1),
+    "chain": lambda: optim.chain(optim.clip_by_global_norm(1.0), optim.adamw(0.1)),
+    "lbfgs": lambda: optim.lbfgs(0.1, linesearch=None),
+    "masked": lambda: optim.masked(optim.adam(0.1), {"w": True}),
+    "loss scale": lambda: optim.dynamic_loss_scale(optim.sgd(0.1, momentum=0.9)),
+    "several steps": lambda: optim.multi_steps(optim.adam(0.1), 2),
+    "by label": lambda: optim.multi_transform({"a": optim.adam(0.1)}, "a"),
+    "rms": lambda: optim.rmsprop(0.1, momentum=0.9, centered=True),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_training_goes_on_from_a_saved_state(name: str) -> None:
+    optimizer, params = STATES[name](), {"w": np.array([1.0, -2.0])}
+    state = optimizer.init(params)
+    for step in range(6):
+        if step == 3:
+            kept = pickle.loads(pickle.dumps((params, state)))
+        g = {"w": params["w"] * (1 + step)}
+        updates, state = optimizer.update(g, state, params)
+        params = optim.apply_updates(params, updates)
+    again, state = kept
+    for step in range(3, 6):
+        updates, state = optimizer.update({"w": again["w"] * (1 + step)}, state, again)
+        again = optim.apply_updates(again, updates)
+    np.testing.assert_array_equal(again["w"], params["w"])
+
+
+def test_machine_code_stays_in_its_process() -> None:
+    lowered = fgrad.jit(np.sin).lower(_X)
+    for stage in (lowered, lowered.compile()):
+        with pytest.raises(UnpicklableError, match="machine code"):
+            pickle.dumps(stage)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from array import array
 from collections.abc import Callable
 from types import FrameType
 
@@ -57,7 +58,9 @@ def foreign_container(x: object, what: str) -> UnsupportedTypeError:
 
 def holds_array(x: object) -> bool:
     """Whether an object of another library can become a plain array."""
-    return hasattr(x, "__array__") or hasattr(x, "__dlpack__")
+    if hasattr(x, "__array__") or hasattr(x, "__dlpack__") or hasattr(x, "__array_interface__"):
+        return True
+    return isinstance(x, (memoryview, array))
 
 
 def plain_array(x: object, what: str | Callable[[], str]) -> np.ndarray:
@@ -70,12 +73,19 @@ def plain_array(x: object, what: str | Callable[[], str]) -> np.ndarray:
     giver: PyTree = x
     try:
         if not is_foreign(x):
-            return np.asarray(giver) if hasattr(giver, "__array__") else np.from_dlpack(giver)
+            exports = hasattr(giver, "__dlpack__") and not hasattr(giver, "__array__")
+            return np.from_dlpack(giver) if exports else np.asarray(giver)
     except FgradError:
         raise  # it is one of fgrad's own, and says more
     except Exception as error:
         raise _refused(x, what if isinstance(what, str) else what(), error) from error
     raise foreign_container(x, what if isinstance(what, str) else what())
+
+
+def without_operators(x: object) -> bool:
+    """Whether an object can become a plain array and has no arithmetic of its own: NumPy's arrays
+    calculate with it, and so do traced ones."""
+    return holds_array(x) and not hasattr(type(x), "__radd__")
 
 
 def native_order(x: PyTree) -> PyTree:
@@ -88,8 +98,8 @@ def shared_memory(x: object) -> np.ndarray | None:
     if isinstance(x, np.ndarray) or not hasattr(type(x), "__dlpack__"):
         return None
     with contextlib.suppress(Exception):
-        array = plain_array(x, "an array")
-        return array if array.flags.writeable else None
+        plain = plain_array(x, "an array")
+        return plain if plain.flags.writeable else None
     return None
 
 

@@ -27,6 +27,7 @@ from fgrad.numpy.promote import (
     user_line,
     weakened,
 )
+from fgrad.numpy.reductions import is_set
 from fgrad.ops import elementwise as ew
 from fgrad.ops.checked import checked, empty_extremum, located
 from fgrad.trace import Tracer, Value, concrete
@@ -266,7 +267,7 @@ def reduced(
     else:
         found = function(x.whole, axis=inside, where=mask, **kwargs)
     kept = [1 if k in axes else n for k, n in enumerate((1, *x.rest))]
-    return reshape(found, tuple(kept)) if keepdims else found
+    return reshape(found, tuple(kept)) if is_set(keepdims) else found
 
 
 def _extremum(function: Function, x: Masked, mask: Value, axes: tuple[int, ...]) -> Value:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fgrad.base.foreign import plain_array, refuse_foreign
+from fgrad.base.foreign import plain_array, refuse_foreign, without_operators
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.promote import (
     convert,
@@ -84,7 +84,7 @@ def _plain(x: PyTree) -> PyTree:
     if isinstance(x, _OPERANDS):
         return x
     refuse_foreign(x, "an operand")
-    is_plain = hasattr(x, "__dlpack__") and not isinstance(x, OnDevice)
+    is_plain = (hasattr(x, "__dlpack__") or without_operators(x)) and not isinstance(x, OnDevice)
     return plain_array(x, "an operand") if is_plain else NotImplemented
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sources import ROOT
 
 import fgrad
 from fgrad import config, lax, nn
@@ -101,3 +106,68 @@ def test_random_numbers_are_the_same_everywhere() -> None:
     assert (
         fgrad.jit(lambda k: fgrad.random.bits(k, (4,), np.uint32))(key).tolist() == draws.tolist()
     )
+
+
+# --- other processes ------------------------------------------------------------------------------
+
+SCRIPT = """
+import hashlib, sys
+import numpy as np
+import fgrad
+from fgrad import lax, random
+
+x = np.arange(1, 20001) * 0.6180339887498949 % 1.0 * 4 - 2
+m = x[:10000].reshape(100, 100)
+made = {
+    "sum": fgrad.jit(lambda x: np.sum(np.sin(x) * np.exp(-x * x)))(x),
+    "gradient": fgrad.jit(fgrad.grad(lambda m: np.sum(np.tanh(m @ m) ** 2)))(m),
+    "loop": fgrad.jit(lambda x: lax.scan(lambda c, v: (0.9 * c + v, c), 0.0, x)[1])(x),
+    "prompt": fgrad.grad(lambda d: np.sum(d["b"] * np.sin(d["a"])))({"b": x, "a": x}),
+    "draws": random.normal(random.key(3), (100,)),
+    "choice": random.permutation(random.key(4), 50),
+}
+bits = b"".join([np.asarray(y).tobytes() for y in fgrad.tree.leaves(made)])
+print(hashlib.sha256(bits).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_bits_are_the_same_in_every_process(tmp_path: Path) -> None:
+    """With an empty cache and a filled one, another hash seed, other threads."""
+    found = set()
+    for cache, seed, threads in (("a", "0", "1"), ("a", "1", "2"), ("b", "2", "2")):
+        env = {**os.environ, "FGRAD_CACHE_DIR": str(tmp_path / cache), "PYTHONHASHSEED": seed,
+               "FGRAD_NUM_THREADS": threads, "PYTHONPATH": str(ROOT)}  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=True
+        )
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+DRAWN: dict[str, tuple[Callable[..., Any], list[float]]] = {  # by seed 0
+    "bits": (lambda k: fgrad.random.bits(k, (3,)), [4070199207, 4202968722, 1427181096]),
+    "uniform": (lambda k: fgrad.random.uniform(k, (2,)), [0.9476671020112297, 0.9785799121012424]),
+    "uniform of float32": (
+        lambda k: fgrad.random.uniform(k, (2,), np.float32),
+        [0.9476670622825623, 0.9785798788070679],
+    ),
+    "integers": (lambda k: fgrad.random.randint(k, (4,), 0, 1000), [947, 978, 332, 468]),
+    "coins": (lambda k: fgrad.random.bernoulli(k, 0.5, (6,)), [0, 0, 1, 1, 0, 1]),
+    "permutation": (lambda k: fgrad.random.permutation(k, 6), [5, 2, 3, 4, 0, 1]),
+    "split": (
+        lambda k: fgrad.random.bits(fgrad.random.split(k)[1], (2,), np.uint64),
+        [2539937682972238247, 10920361450294431026],
+    ),
+    "folded": (
+        lambda k: fgrad.random.bits(fgrad.random.fold_in(k, 5), (2,)),
+        [2098257721, 107728982],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_draws_are_those_that_were_written_down(name: str) -> None:
+    draw, expected = DRAWN[name]
+    for f in (draw, fgrad.jit(draw)):
+        assert np.asarray(f(fgrad.random.key(0))).tolist() == expected  # on every machine

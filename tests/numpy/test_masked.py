@@ -327,3 +327,14 @@ def test_masks_at_the_prompt_are_numpys() -> None:
     np.testing.assert_allclose(fgrad.grad(lambda x: np.sum(x[x > 0] ** 2))(x), 2 * x * (x > 0))
     with pytest.raises(TracedIndexError):
         fgrad.jit(lambda x: x[x > 0])(x)
+
+
+@pytest.mark.parametrize("keepdims", [True, False, 1, 0, np._NoValue])
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "prod", "any"])
+def test_flags_are_read_as_numpy_reads_them(name: str, keepdims: Any) -> None:
+    """`np._NoValue`, the default of NumPy's methods, is true as an object."""
+    x, function = np.array([1.0, -2.0, 3.0]), getattr(np, name)
+    found = fgrad.jit(lambda x: function(x[x > 0], keepdims=keepdims))(x)
+    expected = function(x[x > 0], keepdims=keepdims)
+    assert np.shape(found) == np.shape(expected)
+    np.testing.assert_array_equal(found, expected)

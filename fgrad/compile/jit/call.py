@@ -26,11 +26,13 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.backend import BACKENDS, RunnableOnHost
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.config import config
+from fgrad.errors import UnsupportedTypeError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.traits import Holds
+from fgrad.ir.walk import subprograms
 from fgrad.ops.families import FLOATS
 from fgrad.ops.selected import Selected, Tangent
 from fgrad.trace import Value, bind, run
@@ -80,10 +82,29 @@ def _compiled(
     """The compiled form from the disk cache, or else from the compiler."""
 
     def compile_now() -> Runnable:
+        refuse_wide(program)
         return pipeline.compile_program(program, args, device, donated).executable
 
     with collector_paused():
         return BACKENDS[device].stored(program, donated, compile_now)
+
+
+def refuse_wide(program: Program) -> None:
+    """Raise where numbers are wider than 64 bits, which no kernel has.
+
+    Raises:
+        UnsupportedTypeError: with the line where the first of them is.
+    """
+    atoms = [(None, c[0] if isinstance(c, tuple) else c) for c in program.consts]
+    atoms += [(eqn, x) for p in subprograms(program) for eqn in p.eqns for x in eqn.inputs]
+    for eqn, x in atoms:
+        if x.aval.dtype.char in "gG":
+            used = () if eqn is None or eqn.loc is None else (
+                ("used", f"{eqn.loc}:  {eqn.loc.text()}"),)  # fmt: skip
+            raise UnsupportedTypeError(
+                f"Compiled code has no numbers of dtype {x.aval.dtype}.",
+                (*used, ("write", "x.astype(np.float64)    before the function is compiled")),
+            )
 
 
 @native_class

@@ -18,7 +18,7 @@ from fgrad.compile.jit.call import executable_of
 from fgrad.compile.jit.costs import cost_analysis
 from fgrad.compile.jit.entries import Entry
 from fgrad.compile.jit.inspect import Memory, Stages, inspect
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, UnpicklableError
 from fgrad.ir.aval import Aval
 from fgrad.tracing.on_device import HOST
 from fgrad.transforms.core.shapes import ShapeDtype, typeof
@@ -53,6 +53,12 @@ class _Stage:
 
     def __init__(self, jitted: Jitted, given: Given, entry: Entry) -> None:
         self._jitted, self._given, self._entry = jitted, given, entry
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise UnpicklableError(
+            f"{type(self).__name__} cannot be pickled: machine code belongs to its process.",
+            (("write", "jit(f), which can be, and what was compiled is found on the disk"),),
+        )
 
     @property
     def program(self) -> object:

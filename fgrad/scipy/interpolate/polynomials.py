@@ -6,6 +6,8 @@ Krogh          p(x) = c_0 + (x - x_0) (c_1 + (x - x_1) (c_2 + ...))     divided 
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from fgrad.numpy.arrange import moveaxis
@@ -107,7 +109,7 @@ class KroghInterpolator(_Polynomial):
 
     def __init__(self, xi: ArrayLike, yi: ArrayLike, axis: int = 0) -> None:
         self._made(plain.KroghInterpolator, xi, yi, axis)
-        self._prepared(lambda: self._set(xi, yi, axis))
+        self._prepared(functools.partial(self._set, xi, yi, axis))
 
     def _set(self, xi: ArrayLike, yi: ArrayLike, axis: int) -> None:
         self._take("KroghInterpolator", xi, yi, axis)
@@ -149,7 +151,7 @@ class BarycentricInterpolator(_Polynomial):
     ) -> None:
         given = {"rng": rng} if rng is not None else {}
         self._made(plain.BarycentricInterpolator, xi, yi, axis, **given)
-        self._prepared(lambda: self._set(xi, yi, axis))
+        self._prepared(functools.partial(self._set, xi, yi, axis))
 
     def set_yi(self, yi: ArrayLike, axis: int | None = None) -> None:
         """Other values for plain data; traced places then need a new interpolator."""

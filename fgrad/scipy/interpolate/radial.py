@@ -5,6 +5,7 @@ s(x) = sum_j a_j phi(|x - x_j|)        with (phi(|x_i - x_j|) - smooth) a = d
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -62,7 +63,7 @@ class Rbf(Interpolant):
 
     def __init__(self, *args: ArrayLike, **kwargs: PyTree) -> None:
         self._made(plain.Rbf, *args, **kwargs)
-        self._prepared(lambda: self._set(args, kwargs))
+        self._prepared(functools.partial(self._set, args, kwargs))
 
     def _set(self, args: tuple[ArrayLike, ...], given: dict[str, PyTree]) -> None:
         for option in given:

@@ -8,6 +8,7 @@ order are right there too.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -62,7 +63,7 @@ class FloaterHormannInterpolator(Interpolant):
 
     def __init__(self, points: ArrayLike, values: ArrayLike, *, d: int = 3, axis: int = 0) -> None:
         self._made(plain.FloaterHormannInterpolator, points, values, d=d, axis=axis)
-        self._prepared(lambda: self._set(points, values, d, axis))
+        self._prepared(functools.partial(self._set, points, values, d, axis))
 
     def _set(self, points: ArrayLike, values: ArrayLike, d: int, axis: int) -> None:
         nodes, given = inexact(as_operand(points)), inexact(as_operand(values))

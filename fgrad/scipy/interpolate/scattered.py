@@ -93,7 +93,8 @@ class RBFInterpolator(Interpolant):
         degree: int | None = None,
     ) -> None:
         self._made(plain.RBFInterpolator, y, d, neighbors, smoothing, kernel, epsilon, degree)
-        self._prepared(lambda: self._set(y, d, neighbors, smoothing, kernel, epsilon, degree))
+        given = (y, d, neighbors, smoothing, kernel, epsilon, degree)
+        self._prepared(functools.partial(self._set, *given))
 
     def _set(
         self, y: ArrayLike, d: ArrayLike, neighbors: int | None, smoothing: ArrayLike, kernel: str,

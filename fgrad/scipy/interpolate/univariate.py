@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -231,7 +232,7 @@ class interp1d(Interpolant):
             default = not goes_on and np.ndim(fill_value) == 0 and fill_value is math.nan
             default = default or (isinstance(fill_value, float) and math.isnan(fill_value))
             self.bounds_error = default if bounds_error is None else bounds_error
-        self._prepared(lambda: self._sort(x, y, axis, assume_sorted))
+        self._prepared(functools.partial(self._sort, x, y, axis, assume_sorted))
 
     def _sort(self, x: ArrayLike, y: ArrayLike, axis: int, assume_sorted: bool) -> None:
         kind = self.kind
