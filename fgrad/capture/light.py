@@ -73,7 +73,11 @@ class _Calls(ast.NodeTransformer):
         if isinstance(target, ast.Subscript) and self.buffers.written(target):
             return self._written(node, target)
         fills = isinstance(target, ast.Name) and target.id in self.written - self.buffers.names
-        if fills and len(node.targets) == 1 and isinstance(value, (ast.Call, ast.BinOp)):
+        if (
+            fills
+            and len(node.targets) == 1
+            and isinstance(value, (ast.Call, ast.BinOp, ast.UnaryOp))
+        ):
             self.generic_visit(value)
             self.count += 1
             if isinstance(value, ast.Call):

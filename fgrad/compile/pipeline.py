@@ -25,6 +25,7 @@ from fgrad.base.gc_policy import collector_paused
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.waiting import Waiting
 from fgrad.compile.backend import BACKENDS, Backend
+from fgrad.compile.fuse.one_pass_products import one_pass_products
 from fgrad.compile.fuse.partition import Fusion, fuse
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.ir import Kernel
@@ -46,7 +47,6 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_bfloat16 import has_bfloat, legalize_bfloat16
 from fgrad.compile.passes.legalize_complex import legalize_complex
-from fgrad.compile.passes.one_pass_products import one_pass_products
 from fgrad.compile.passes.ranges import ranges
 from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.schedule.loop_fission import loop_fission

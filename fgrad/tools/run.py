@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fgrad.compile.fuse.one_pass_products import one_pass_products
 from fgrad.compile.loops.ahead import compute_ahead
 from fgrad.compile.loops.components import split_components
 from fgrad.compile.loops.invariants import hoist_invariants
@@ -27,7 +28,6 @@ from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_bfloat16 import legalize_bfloat16
 from fgrad.compile.passes.legalize_complex import legalize_complex
-from fgrad.compile.passes.one_pass_products import one_pass_products
 from fgrad.compile.passes.ranges import ranges
 from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.check import check_program

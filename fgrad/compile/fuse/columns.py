@@ -33,7 +33,8 @@ from fgrad.ir.walk import cost_of
 
 LEAST_BYTES = 1 << 18  # of the operand; smaller ones stay in a near cache between two kernels
 LEAST_ROWS = 32
-MOST_COLUMNS = 1 << 13  # sums that a block keeps in a near cache
+COLUMNS_PER_ROW = 64  # at most: the sums of blocks are written, and read again
+MOST_COLUMNS = 1 << 16  # sums that a block keeps in a cache
 BLOCKS = 16
 LEAST_REST = 16
 MOST_TERMS = 1024  # of one sum, so that blocks are as accurate as sums in pairs
@@ -81,7 +82,8 @@ def _pays(eqn: Eqn) -> bool:
     wide = x.aval.dtype.kind in "iuf" and x.aval.dtype.itemsize >= 4
     large = x.aval.size * x.aval.dtype.itemsize >= LEAST_BYTES
     columns = out.aval.size
-    many = 1 < columns <= MOST_COLUMNS and x.aval.size >= LEAST_ROWS * columns
+    least = max(LEAST_ROWS, columns // COLUMNS_PER_ROW)
+    many = 1 < columns <= MOST_COLUMNS and x.aval.size >= least * columns
     return leading and wide and large and many and type(x) is Var
 
 

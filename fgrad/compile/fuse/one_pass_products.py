@@ -1,7 +1,7 @@
 """L5. Pass `one_pass_products`: a large matrix is read once for products from both sides.
 
 A library reads the matrix for each product with a vector, and memory sets the pace.  As sums they
-share a kernel, with what is computed for each row in between (`fuse/columns.py`): the gradient of a
+share a kernel, with what is computed for each row in between (`columns.py`): the gradient of a
 linear model walks the data once.
 
     t = dot(A, x)             t = reduce_sum[axes=(1,)] (A * x)     one kernel:
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.fuse.columns import COLUMNS_PER_ROW, MOST_COLUMNS
 from fgrad.compile.kernel.affine import row_major
 from fgrad.compile.passes.writer import Writer
 from fgrad.compile.products.matrices import product_of
@@ -25,9 +26,9 @@ from fgrad.ir.program import Eqn, Program, Var
 from fgrad.ir.walk import definitions
 from fgrad.ops import primitives as prims
 
-LEAST_BYTES = 1 << 23  # of a matrix; smaller ones stay in a cache between two products
+LEAST_BYTES = 1 << 23  # of a matrix; smaller ones are still near for the second product
 LEAST_ROWS = 512  # fewer do not pay for the partial sums of their blocks
-COLUMNS = (64, 1 << 13)  # whose sums stay in a near cache
+LEAST_COLUMNS = 64
 _ROWS, _COLUMNS = 0, 1  # the axis of the matrix along which results are
 
 
@@ -77,10 +78,15 @@ def _side(eqn: Eqn, made: Mapping[Var, Eqn]) -> _Side | None:
     for along in (_ROWS, _COLUMNS):
         shape = (sizes[0], sizes[1]) if along == _ROWS else (sizes[1], sizes[0])
         ordered = strides if along == _ROWS else strides[::-1]
-        fits = shape[0] >= LEAST_ROWS and COLUMNS[0] <= shape[1] <= COLUMNS[1]
-        if ordered == row_major(shape) and fits:
+        if ordered == row_major(shape) and _pays(*shape):
             return _Side(view.source, shape, vector, along)
     return None
+
+
+def _pays(rows: int, columns: int) -> bool:
+    """Whether sums over rows and columns share a kernel, and gain by it."""
+    enough = rows >= max(LEAST_ROWS, columns // COLUMNS_PER_ROW)
+    return enough and LEAST_COLUMNS <= columns <= MOST_COLUMNS
 
 
 def _pairs(program: Program, sides: Mapping[int, _Side]) -> set[int]:
