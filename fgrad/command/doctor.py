@@ -89,7 +89,7 @@ def _requirements() -> list[str]:
     try:
         listed = metadata.requires("fgrad") or []
     except metadata.PackageNotFoundError:
-        listed = ["numpy>=2.0", "scipy>=1.13", "llvmlite>=0.45", "optree>=0.13", "opt_einsum>=3.3"]
+        listed = ["numpy>=2.0", "scipy>=1.14", "llvmlite>=0.45", "optree>=0.18", "opt_einsum>=3.3"]
     return [r.replace(" ", "") for r in listed if ";" not in r]
 
 
