@@ -148,6 +148,15 @@ def is_scipy_sparse(x: object) -> bool:
     return scipy_sparse is not None and bool(scipy_sparse.issparse(x))
 
 
+def lists_of_sparse(x: object) -> list[object]:
+    """The lists and dictionaries of Python that hold a sparse matrix of the formats lil and dok;
+    those of other formats are held by arrays."""
+    kind = getattr(x, "format", "")
+    if kind == "dok":
+        return [getattr(x, "_dict", None)]
+    return [*getattr(x, "rows", ()), *getattr(x, "data", ())] if kind == "lil" else []
+
+
 def asked_by_product(frame: FrameType, x: object) -> bool:
     """Whether this is the frame of a product of SciPy's, which asks what its operand `x` is: of an
     object that is no array it returns NotImplemented, and Python asks the operand."""

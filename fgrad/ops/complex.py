@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.errors import DtypeError
+from fgrad.errors import DtypeError, MissingRuleError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
@@ -38,6 +38,18 @@ def complex_dtype(dtype: np.dtype) -> np.dtype:
 def is_complex(x: Value) -> bool:
     """Whether a value has a complex dtype."""
     return x.dtype.kind == "c"
+
+
+def holomorphic_only(name: str, x: Value) -> None:
+    """A card for the derivative of a scaled function of complex numbers."""
+    if is_complex(x):
+        raise MissingRuleError(
+            f"The derivative of {name} at complex numbers is not available.",
+            (
+                ("why", "it is scaled by the absolute value of a real part: not holomorphic."),
+                ("write", f"{name.rstrip('e')} times the exponential of that part"),
+            ),
+        )
 
 
 _PARTS = traits.elementwise(rounding=Rounding.EXACT, host=Host.NUMPY)

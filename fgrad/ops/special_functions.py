@@ -19,6 +19,7 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Cost, Host
+from fgrad.ops.complex import holomorphic_only, is_complex
 from fgrad.ops.elementwise import (
     abs_,
     add,
@@ -47,6 +48,7 @@ from fgrad.ops.elementwise import (
 )
 from fgrad.ops.erf_gamma import digamma, erf, lgamma
 from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
+from fgrad.ops.hurwitz import zeta_slope
 from fgrad.ops.incomplete import betainc_slope, gammainc_slope
 from fgrad.trace import Value, bind
 from fgrad.typing import Array
@@ -129,13 +131,27 @@ gamma = external("gamma", lambda t, x, out: mul(t, mul(out, digamma(x))), accept
 loggamma = external("loggamma", lambda t, x, out: mul(t, digamma(x)), accepts="fc")
 rgamma = external("rgamma", lambda t, x, out: mul(t, rgamma_slope(x)), accepts="fc")
 gammasgn = external("gammasgn", None)
+zeta_s = external(  # d/dx zeta(x, q)
+    "zeta_s", refused("zeta", "x twice"), refused("zeta", "x and q"), evaluate=zeta_slope
+)
+
+
+def _zeta_slope(x: Value, q: Value) -> Value:
+    if is_complex(x):
+        refused("zeta", "a complex x")()
+    return zeta_s(x, q)
+
+
 zeta = external(
     "zeta",
-    refused("zeta", "x"),
+    lambda t, x, q, out: mul(t, _zeta_slope(x, q)),
     lambda t, x, q, out: neg(mul(t, mul(x, zeta(add(x, lit(x, 1)), q)))),
 )
 riemann_zeta = external(
-    "riemann_zeta", refused("zeta", "x"), evaluate=lambda x: special.zeta(x), accepts="fc"
+    "riemann_zeta",
+    lambda t, x, out: mul(t, _zeta_slope(x, lit(x, 1))),
+    evaluate=lambda x: special.zeta(x),
+    accepts="fc",
 )
 beta = external(
     "beta",
@@ -334,19 +350,26 @@ def _half_sum(f: Function, t: Value, v: Value, x: Value) -> Value:
     return mul(t, mul(add(below, above), lit(x, 0.5)))
 
 
-_ORDER = "its order v"
-jv = external("jv", refused("jv", _ORDER), lambda t, v, x, out: _half_difference(jv, t, v, x))
-yv = external("yv", refused("yv", _ORDER), lambda t, v, x, out: _half_difference(yv, t, v, x))
-iv = external("iv", refused("iv", _ORDER), lambda t, v, x, out: _half_sum(iv, t, v, x))
-kv = external("kv", refused("kv", _ORDER), lambda t, v, x, out: neg(_half_sum(kv, t, v, x)))
-ive = external(
-    "ive",
-    refused("ive", _ORDER),
-    lambda t, v, x, out: sub(_half_sum(ive, t, v, x), mul(t, mul(sign(x), out))),
-)
-kve = external(
-    "kve", refused("kve", _ORDER), lambda t, v, x, out: sub(mul(t, out), _half_sum(kve, t, v, x))
-)
+def _bessel(name: str, slope: DerivativeMap) -> Function:
+    """A function of (v, x), whose order is real also where x is complex."""
+
+    def evaluate(v: Array, x: Array) -> Array:
+        return getattr(special, name)(np.real(v), x)
+
+    return external(name, refused(name, "its order v"), slope, evaluate=evaluate, accepts="fc")
+
+
+def _scaled_slope(t: Value, v: Value, x: Value, out: Value) -> Value:
+    holomorphic_only("ive", x)
+    return sub(_half_sum(ive, t, v, x), mul(t, mul(sign(x), out)))
+
+
+jv = _bessel("jv", lambda t, v, x, out: _half_difference(jv, t, v, x))
+yv = _bessel("yv", lambda t, v, x, out: _half_difference(yv, t, v, x))
+iv = _bessel("iv", lambda t, v, x, out: _half_sum(iv, t, v, x))
+kv = _bessel("kv", lambda t, v, x, out: neg(_half_sum(kv, t, v, x)))
+ive = _bessel("ive", _scaled_slope)
+kve = _bessel("kve", lambda t, v, x, out: sub(mul(t, out), _half_sum(kve, t, v, x)))
 
 
 # --- integrals ------------------------------------------------------------------------------------

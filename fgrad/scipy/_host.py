@@ -15,12 +15,16 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.compile.jit.jitted import jit
+from fgrad.errors import MissingRuleError
 from fgrad.numpy.dispatch import has_tracer
-from fgrad.numpy.promote import as_operand, inexact
+from fgrad.numpy.promote import as_operand, inexact, user_line
+from fgrad.ops import checked
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
 from fgrad.trace import Value, concrete, innermost
+from fgrad.tracing.capturing import user_form
 from fgrad.tracing.thread_state import THREAD, State
+from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.implicit import closure_convert, custom_root
 from fgrad.transforms.vmap import vmap
@@ -40,6 +44,16 @@ def arguments(args: PyTree) -> tuple[Value, ...]:
 def constant(x: ArrayLike) -> Value:
     """A tree whose leaves have derivative zero."""
     return tree.map(lambda leaf: stop_gradient(as_operand(leaf)), x)
+
+
+def part_of(fun: Callable[..., PyTree], k: int) -> Callable[..., PyTree]:
+    """A part of what a function returns: its value, where it returns derivatives as well."""
+
+    def part(*args: PyTree, **kwargs: PyTree) -> PyTree:
+        return user_form(fun)(*args, **kwargs)[k]
+
+    part.__name__ = function_name(fun)
+    return part
 
 
 def floats(x: ArrayLike) -> Value:
@@ -136,4 +150,20 @@ def _solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
     n = int(np.prod(y.shape))
     basis = np.eye(n, dtype=y.dtype).reshape(n, *y.shape)
     matrix = np.transpose(np.reshape(vmap(linear)(basis), (n, n)))
+    regular = np.linalg.slogdet(matrix)[0] != 0
+    checked.require(regular, checked.text_of(_not_isolated()))
+    matrix = np.where(regular, matrix, np.eye(n, dtype=y.dtype))
     return np.reshape(np.linalg.solve(matrix, np.reshape(y, -1)), y.shape)
+
+
+def _not_isolated() -> MissingRuleError:
+    """The card for a solution that its equations do not determine."""
+    return MissingRuleError(
+        "The derivative of this solution is not determined.",
+        (
+            *user_line(),
+            ("why", "its equations are singular there: others next to it are solutions too."),
+            ("write", "constraints of which none follows from others"),
+            ("or", "+ 1e-8 * np.sum(x**2)    in a function that is flat along some unknowns"),
+        ),
+    )

@@ -39,6 +39,7 @@ class _Found(NamedTuple):
 
 # Names of arguments that are a function's derivatives, and those that ask for more results.
 _OWN = frozenset({"fprime", "approx_grad", "Dfun", "fhess", "fhess_p"})
+_WITH_GRADIENT = frozenset({"fmin_l_bfgs_b", "fmin_tnc"})  # that the function may return too
 _MORE = ("full_output", "retall", "constraints", "integrality", "vectorized", "col_deriv")
 
 
@@ -69,7 +70,8 @@ def _inside_of_a_transform(name: str, given: dict[str, PyTree], residuals: bool)
     taken = inspect.signature(getattr(plain, name)).parameters
 
     def of(x: Value) -> PyTree:
-        return user_form(fun)(x, *rest)
+        found = user_form(fun)(x, *rest)
+        return found[0] if name in _WITH_GRADIENT and isinstance(found, tuple) else found
 
     def find(f: Function, x: Value, limits: Ends) -> _Found:
         more = dict(options)

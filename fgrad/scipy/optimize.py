@@ -35,7 +35,7 @@ from fgrad.scipy._constrained import (
     constrained_minimum,
 )
 from fgrad.scipy._either import passed_on
-from fgrad.scipy._host import arguments, floats, inside, refuse_options
+from fgrad.scipy._host import arguments, floats, inside, part_of, refuse_options
 from fgrad.scipy._more_minima import (
     basinhopping,
     brent,
@@ -206,7 +206,9 @@ def minimize(
         x0: where to start, shape (n,), or a tree of arrays; then `fun`, and functions in
             `constraints`, take such trees, `x` of the result is one, and so may be both parts of
             `Bounds`.
-        jac, hess, hessp: your own derivatives; those that the method needs are filled in.
+        jac, hess, hessp: your own derivatives; those that the method needs are filled in. With
+            `jac=True`, `fun` returns a value and its gradient. Inside of transforms they are
+            fgrad's.
         options: everything else as SciPy takes it (`tol`, `callback`, `options`, ...).
         bounds, constraints: as SciPy takes them.
 
@@ -233,8 +235,9 @@ def minimize(
             constraints=over.constraints(constraints), **options,
         )  # fmt: skip
         return over.result(found)
+    value = part_of(fun, 0) if jac is True else fun
     if inside(x0, args, _parts(bounds), [_parts(c) for c in _listed(constraints)]):
-        return _traced_minimum(fun, x0, args, method, bounds, constraints, options)
+        return _traced_minimum(value, x0, args, method, bounds, constraints, options)
     x, bounds = _start(x0), _as_plain(bounds)
     name = method.lower() if isinstance(method, str) else None
     function: PyTree = fun
@@ -243,9 +246,9 @@ def minimize(
         function, jac = _value_and_gradient(both), True
     if hess is None and hessp is None:
         if name in WITH_PRODUCTS:
-            hessp = _products(fun)
+            hessp = _products(value)
         elif name in WITH_HESSIAN:
-            hess = jit(hessian(fun))
+            hess = jit(hessian(value))
     return plain.minimize(
         function if function is not fun else jit(fun),
         x,
@@ -372,7 +375,8 @@ def root(
     """
     args = arguments(args)
     if inside(x0, args):
-        return _solvers.vector_root(fun, x0, args, method, options)
+        value = part_of(fun, 0) if jac is True else fun
+        return _solvers.vector_root(value, x0, args, method, options)
     x = _start(x0)
     if jac is None and method in ("hybr", "lm"):
         jac = jit(jacfwd(fun))
@@ -538,13 +542,17 @@ def root_scalar(
         0.083333333
     """
     args = arguments(args)
+    several = [name for name in ("fprime", "fprime2") if options.get(name) is True]
+    value = part_of(f, 0) if several else f
     if inside(list(options.values()), args):
-        return _solvers.scalar_root(f, args, method, options)
+        return _solvers.scalar_root(value, args, method, options)
+    for k, name in enumerate(several):
+        options[name] = _as_float(jit(part_of(f, k + 1)))
     if method in ("newton", "halley") and options.get("fprime") is None:
         options["fprime"] = _as_float(jit(grad(f)))
     if method == "halley" and options.get("fprime2") is None:
         options["fprime2"] = _as_float(jit(grad(grad(f))))
-    return plain.root_scalar(_as_float(jit(f)), args=args, method=method, **options)
+    return plain.root_scalar(_as_float(jit(value)), args=args, method=method, **options)
 
 
 def minimize_scalar(

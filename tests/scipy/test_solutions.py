@@ -20,6 +20,7 @@ from fgrad.errors import (
     ArgumentError,
     FgradError,
     LostDerivativeError,
+    MissingRuleError,
     TracedBoolError,
     UnsupportedNumpyError,
 )
@@ -249,3 +250,54 @@ def test_solve_ivp_has_scipys_time_points_under_derivatives(rtol: float) -> None
 def test_lost_derivatives_are_not_type_errors() -> None:
     """NumPy replaces a TypeError that it meets while it stores a number."""
     assert not issubclass(LostDerivativeError, TypeError)
+
+
+BOWL: Any = lambda p: lambda x: (np.sum((x - p) ** 2), 2 * (x - p))  # noqa: E731
+CUBE: Any = lambda p: lambda x: (x**3 - p, 3 * x**2, 6 * x)  # noqa: E731
+WITH_DERIVATIVES: dict[str, Any] = {
+    "minimize": lambda p: so.minimize(BOWL(p), np.zeros(2), jac=True).x[0],
+    "minimize bounds": lambda p: so.minimize(
+        BOWL(p), np.zeros(2), jac=True, bounds=[(0, 1), (0, 20)]
+    ).x[1],
+    "minimize trust-constr": lambda p: so.minimize(
+        BOWL(p), np.zeros(2), jac=True, method="trust-constr"
+    ).x[0],
+    "fmin_l_bfgs_b": lambda p: so.fmin_l_bfgs_b(BOWL(p), np.zeros(2))[0][0],
+    "fmin_tnc": lambda p: so.fmin_tnc(BOWL(p), np.zeros(2), disp=0)[0][0],
+    "root": lambda p: so.root(lambda x: (x - p, np.eye(2)), np.ones(2), jac=True).x[0],
+    "root_scalar": lambda p: so.root_scalar(CUBE(p**3), x0=7.0, fprime=True, method="newton").root,
+    "root_scalar halley": lambda p: (
+        so.root_scalar(CUBE(p**3), x0=7.0, fprime=True, fprime2=True, method="halley").root
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITH_DERIVATIVES)
+def test_functions_that_return_their_derivatives(name: str) -> None:
+    f = WITH_DERIVATIVES[name]
+    np.testing.assert_allclose(f(8.0), 8.0, rtol=1e-5)
+    np.testing.assert_allclose(fgrad.grad(f)(8.0), 1.0, rtol=1e-4)
+    np.testing.assert_allclose(fgrad.jit(f)(8.0), 8.0, rtol=1e-5)
+
+
+def _twice(p: Any) -> Any:
+    """A constraint that is there twice."""
+    same = [
+        {"type": "eq", "fun": lambda x: x[0] - 1},
+        {"type": "eq", "fun": lambda x: 2 * x[0] - 2},
+    ]
+    return so.minimize(lambda x: (x[0] - p) ** 2, np.zeros(2), constraints=same).x[0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        _twice,
+        lambda p: so.minimize(lambda x: (x[0] - p) ** 2, np.zeros(2)).x[0],
+        lambda p: so.root(lambda x: np.stack([x[0] - p, x[0] - p]), np.zeros(2)).x[0],
+    ],
+)
+def test_singular_systems_have_a_card(program: Any) -> None:
+    for transform in (fgrad.grad(program), fgrad.jit(fgrad.grad(program))):
+        with pytest.raises(MissingRuleError, match="not determined"):
+            transform(1.0)

@@ -13,6 +13,7 @@ import scipy.sparse.linalg as plain
 
 import fgrad
 import fgrad.scipy.sparse.linalg as ours
+from fgrad.errors import UnsupportedTypeError
 from fgrad.scipy.sparse import _direct
 
 M, N = 4, 6
@@ -400,3 +401,20 @@ def test_double_eigenvalues_have_no_derivative() -> None:
 
     with pytest.warns(plain.MatrixRankWarning):
         assert np.any(np.isnan(fgrad.grad(smallest)(np.array([1.0, 1.0, 3.0, 3.0]))))
+
+
+@pytest.mark.parametrize("kind", ["dok_array", "dok_matrix", "lil_array", "lil_matrix"])
+def test_changes_of_matrices_held_by_lists_are_seen(kind: str) -> None:
+    a = getattr(scipy.sparse, kind)(np.diag([1.0, 2.0, 3.0]))
+    f, x = fgrad.jit(lambda x: a @ x), np.array([1.0, 10.0, 100.0])
+    np.testing.assert_allclose(f(x), a @ x)
+    a[0, 0] = 5.0
+    np.testing.assert_allclose(f(x), a @ x)
+    a[0, 1] = 7.0
+    np.testing.assert_allclose(f(x), a @ x)
+    np.testing.assert_allclose(fgrad.vmap(lambda x: a @ x)(np.stack([x, x])), [a @ x, a @ x])
+    large = getattr(scipy.sparse, kind)(scipy.sparse.eye_array(2000))
+    with pytest.raises(UnsupportedTypeError, match="tocsr"):
+        fgrad.jit(lambda x: large @ x)(np.ones(2000))
+    slope = fgrad.grad(lambda x: (large @ x)[3])(np.ones(2000))
+    assert slope[3] == 1.0 == slope.sum()

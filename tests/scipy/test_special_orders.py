@@ -110,6 +110,9 @@ HARD = {
     "voigt": (lambda x: traced.voigt_profile(x, 1.0, 1.0), 1e6),
     "zetac": (traced.zetac, 1.0 + 1e-6),
     "zetac below": (traced.zetac, -20.5),
+    "zeta": (lambda x: traced.zeta(x, 0.3), 1.0 + 1e-6),
+    "zeta far": (lambda x: traced.zeta(x, 40.0), 30.0),
+    "zeta below": (traced.zeta, -3.5),
     "ellipkinc": (lambda m: traced.ellipkinc(0.5, m), 1e-12),
     "kolmogorov": (traced.kolmogorov, 6.0),
 }
@@ -122,6 +125,9 @@ EXACT = {
     "voigt": lambda x: -2 / (mpmath.pi * x**3) * (1 + 4 / mpmath.mpf(x) ** 2),
     "zetac": lambda x: mpmath.zeta(x, derivative=1),
     "zetac below": lambda x: mpmath.diff(mpmath.zeta, x),
+    "zeta": lambda x: mpmath.zeta(x, mpmath.mpf(0.3), derivative=1),
+    "zeta far": lambda x: mpmath.zeta(x, 40, derivative=1),
+    "zeta below": lambda x: mpmath.diff(mpmath.zeta, x),
     "ellipkinc": lambda m: mpmath.diff(lambda k: mpmath.ellipf(0.5, k), m),
     "kolmogorov": lambda y: -8 * y * mpmath.exp(-2 * y * y),
 }
@@ -133,3 +139,19 @@ def test_slopes_in_hard_regions(name: str) -> None:
     with mpmath.workdps(60):
         want = float(EXACT[name](mpmath.mpf(x)))
     np.testing.assert_allclose(fgrad.grad(f)(x), want, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["jv", "yv", "iv", "kv", "kve", "jn"])
+def test_orders_of_complex_operands(name: str) -> None:
+    f, h = getattr(traced, name), 1e-6
+    wanted, ends = getattr(plain, name)(1.5, COMPLEX), []
+    for step in (h, -h):
+        ends.append(getattr(plain, name)(1.5, COMPLEX + step))
+    value, slope = fgrad.jvp(lambda z: f(1.5, z), (COMPLEX,), (np.ones(3) + 0j,))
+    np.testing.assert_allclose(value, wanted, rtol=1e-14)
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-7)
+    single = fgrad.jit(lambda z: f(1.5, z))(COMPLEX.astype(np.complex64))
+    assert single.dtype == np.complex64
+    np.testing.assert_allclose(single, wanted, rtol=2e-6)
+    several = fgrad.vmap(lambda z: f(1.5, z))(COMPLEX)
+    np.testing.assert_allclose(several, wanted, rtol=1e-14)

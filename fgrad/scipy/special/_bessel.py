@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from fgrad.errors import MissingRuleError
-from fgrad.ops.complex import is_complex
+from fgrad.ops.complex import holomorphic_only
 from fgrad.ops.elementwise import cosh, eq, lit, sinh, sqrt
 from fgrad.ops.special_functions import Function, i0, j0, k0, y0
 from fgrad.scipy.special._table import (
@@ -40,19 +39,8 @@ def _half_difference(f: Function, v: Value, x: Value) -> Value:
     return (below - above) / 2
 
 
-def _holomorphic_only(name: str, x: Value) -> None:
-    if is_complex(x):
-        raise MissingRuleError(
-            f"The derivative of {name} at complex numbers is not available.",
-            (
-                ("why", "it is scaled by the absolute value of a real part: not holomorphic."),
-                ("write", f"{name.rstrip('e')} times the exponential of that part"),
-            ),
-        )
-
-
 def _scaled_slope(name: str, f: Function, v: Value, x: Value) -> Value:
-    _holomorphic_only(name, x)
+    holomorphic_only(name, x)
     return _half_difference(f, v, x)
 
 
@@ -136,7 +124,7 @@ airy = outputs(
 
 def _root(z: Value) -> Value:
     """sqrt(z), and 0 for negative z, where airye is not scaled."""
-    _holomorphic_only("airye", z)
+    holomorphic_only("airye", z)
     return sqrt(where(z > 0, z, lit(z, 0)))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from fgrad.ops.complex import complex_, imag, real
 from fgrad.ops.elementwise import exp, lit, log, select, square
+from fgrad.ops.special_functions import zeta_s
 from fgrad.scipy.special._table import is_zero, special, tabulated, where, whole
-from fgrad.scipy.special._zeta import zeta_slope
 from fgrad.trace import Value
 
 # --- w exp(w) = z (DLMF 4.13.4), w + log(w) = z ---------------------------------------------------
@@ -125,7 +125,6 @@ def _powm1_power(x: Value, y: Value, out: Value) -> Value:
 
 
 powm1 = tabulated("powm1", _powm1_base, _powm1_power)
-zeta_s = tabulated("zeta_s", "x", "q", evaluate=zeta_slope)
 zetac = tabulated("zetac", lambda x, out: zeta_s(x, lit(x, 1)))
 
 _DEGREE = math.pi / 180

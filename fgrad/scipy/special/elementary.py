@@ -90,8 +90,8 @@ def loggamma(x: ArrayLike) -> Value:
 
 @either_form
 def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Value:
-    """The Hurwitz zeta function, sum over k >= 0 of (k + q)^-x, differentiable in q; Riemann's,
-    which is continued to x < 1, if there is no q."""
+    """The Hurwitz zeta function, sum over k >= 0 of (k + q)^-x; Riemann's, which is continued to
+    x < 1, if there is no q."""
     if q is None:
         return sp.riemann_zeta(*operands(*converted("entr", x)))
     return sp.zeta(*operands(*converted("binom", x, q)))

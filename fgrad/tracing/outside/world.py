@@ -26,7 +26,7 @@ import numpy as np
 
 from fgrad.base.closures import contents
 from fgrad.base.containers import Contents
-from fgrad.base.foreign import shared_memory
+from fgrad.base.foreign import is_scipy_sparse, lists_of_sparse, shared_memory
 from fgrad.base.kinds import (
     is_any,
     is_array,
@@ -44,6 +44,7 @@ from fgrad.base.kinds import (
     own_dict,
 )
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.errors import UnsupportedTypeError
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.attributes import (
@@ -210,6 +211,9 @@ class _Walk:
         elif isinstance(x, types.ModuleType):
             if not is_trusted(x):
                 self.objects.append((x, path))
+        elif is_scipy_sparse(x):
+            self.sparse(lists_of_sparse(x), path)
+            self.instance(x, path)
         elif is_dict(x):
             self.mapping(x, path)
         elif is_list(x):
@@ -222,6 +226,17 @@ class _Walk:
             self.type_(x, path)
         else:
             self.instance(x, path)
+
+    def sparse(self, held: list[object], path: str) -> None:
+        """The lists and dictionaries of a sparse matrix; a card if there are too many to watch."""
+        most = max([len(part) for part in held if is_dict(part)], default=len(held))
+        if most > MOST_ITEMS:
+            why = "it is held by Python's lists, and jit could not see that it changes."
+            raise UnsupportedTypeError(
+                f"{path} is a large sparse matrix in the format lil or dok.",
+                (("why", why), ("write", f"{path}.tocsr()    before the function")),
+            )
+        self.items(held, path)
 
     def items(self, items: Collection[object], path: str) -> None:
         if len(items) <= MOST_ITEMS:

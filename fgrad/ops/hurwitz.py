@@ -1,4 +1,4 @@
-"""L7. The derivative of Hurwitz's zeta function in its exponent, in NumPy."""
+"""L3. The derivative of Hurwitz's zeta function in its exponent, in NumPy."""
 
 from __future__ import annotations
 
