@@ -163,7 +163,7 @@ def broadcast_like(arr: ArrayLike, like_arr: Value) -> Value:
         >>> lax.broadcast_like(1.0, np.zeros(2))
         array([1., 1.])
     """
-    return _owned(np.broadcast_to(as_array(arr), like_arr.shape))
+    return _owned(np.broadcast_to(as_array(arr), np.shape(like_arr)))
 
 
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Value:
@@ -230,6 +230,7 @@ def reshape(operand: ArrayLike, new_sizes: Ints, dimensions: Ints | None = None)
         array([1, 3, 2, 4])
     """
     x = as_array(operand)
+    new_sizes = (new_sizes,) if isinstance(new_sizes, int) else new_sizes
     x = x if dimensions is None else np.transpose(x, _ints(dimensions))
     if math.prod(_ints(new_sizes)) != math.prod(x.shape):
         raise _fail("reshape", f"{x.shape} has another size than {tuple(new_sizes)}")

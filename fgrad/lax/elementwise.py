@@ -163,12 +163,20 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Value:
 def complex(x: ArrayLike, y: ArrayLike) -> Value:
     """x + i y of floats of one dtype.
 
+    Raises:
+        DtypeError: for float16, bfloat16 and complex numbers.
+
     Example:
         >>> from fgrad import lax
         >>> lax.complex(1.0, 2.0)
         np.complex128(1+2j)
     """
     a, b = _both(inexact(x), inexact(y))
+    if a.dtype.itemsize < 4 or a.dtype.kind == "c":
+        raise DtypeError(
+            f"lax.complex: there are no complex numbers of two {a.dtype}.",
+            (*user_line(), ("write", "x.astype(np.float32)")),
+        )
     return complex_(a, b)
 
 
@@ -235,7 +243,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike | None) -> Val
         new_dtype: a dtype of NumPy.
 
     Raises:
-        DtypeError: the dtypes have different sizes.
+        DtypeError: the dtypes have different sizes, or one of them is bool.
 
     Example:
         >>> from fgrad import lax
@@ -243,6 +251,13 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike | None) -> Val
         '0x3f800000'
     """
     x, dtype = as_array(operand), np.dtype(new_dtype)
+    if x.dtype == dtype:
+        return x
+    if "b" in (x.dtype.kind, dtype.kind):
+        raise DtypeError(
+            f"lax.bitcast_convert_type: {x.dtype} as {dtype}; a truth value has no bits.",
+            (*user_line(), ("write", "x.astype(np.uint8), or x != 0")),
+        )
     if x.dtype.itemsize != dtype.itemsize:
         raise DtypeError(
             f"lax.bitcast_convert_type: {x.dtype} and {dtype} have different sizes.", user_line()

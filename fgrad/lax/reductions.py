@@ -127,10 +127,20 @@ def reduce_xor(operand: ArrayLike, axes: Ints) -> Value:
     return np.bitwise_xor.reduce(x, axis=_axes(x, axes))
 
 
+def _ordered(dtype: np.dtype) -> None:
+    """Refuse complex numbers, of which none is the least."""
+    if dtype.kind == "c":
+        raise DtypeError(
+            f"{dtype} numbers have no least and no largest one.",
+            (*user_line(), ("write", "np.max(x, axes), np.min(x, axes)    in NumPy's order")),
+        )
+
+
 def least(dtype: np.dtype) -> PyTree:
     """The neutral element of max."""
     if dtype.kind == "b":
         return np.bool_(False)
+    _ordered(dtype)
     return dtype.type(-math.inf) if dtype.kind == "f" else np.iinfo(dtype).min
 
 
@@ -138,6 +148,7 @@ def greatest(dtype: np.dtype) -> PyTree:
     """The neutral element of min."""
     if dtype.kind == "b":
         return np.bool_(True)
+    _ordered(dtype)
     return dtype.type(math.inf) if dtype.kind == "f" else np.iinfo(dtype).max
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import INT64, Aval
-from fgrad.numpy.promote import as_array
+from fgrad.numpy.promote import as_array, whole_count
 from fgrad.ops import sort as _ops
 from fgrad.ops.elementwise import sub
 from fgrad.ops.shape import iota, move_axis, reverse, slice_
@@ -45,7 +45,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Value, Value]:
     if not shape or not -len(shape) <= axis < len(shape):
         raise ShapeError(f"lax.top_k: there is no axis {axis} in shape {shape}.")
     axis %= len(shape)
-    length = shape[axis]
+    length, k = shape[axis], whole_count("lax.top_k", "k", k)
     if not 0 <= k <= length:
         raise ShapeError(f"lax.top_k: {k} of {length} elements.")
     last = len(shape) - 1

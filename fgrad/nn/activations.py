@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fgrad.errors import ShapeError
+from fgrad.errors import DtypeError, ShapeError
 from fgrad.numpy.promote import (
     as_array,
     broadcast,
@@ -26,8 +26,24 @@ from fgrad.trace import Value
 from fgrad.typing import ArrayLike
 
 
+def refuse_complex(x: Value) -> None:
+    """Refuse complex numbers, which lie neither on the left nor on the right."""
+    if x.dtype.kind == "c":
+        raise DtypeError(
+            f"This activation takes real numbers, not {x.dtype}.",
+            (*user_line(), ("write", "f(x.real) + 1j * f(x.imag)    for each of the parts")),
+        )
+
+
+def counted(x: ArrayLike) -> Value:
+    """Integers as they are, others as floats."""
+    x = as_array(x)
+    return x if x.dtype.kind in "iu" else inexact(x)
+
+
 def _between_tails(x: Value, bound: float, middle: Callable[[Value], Value]) -> Value:
     """`middle(x)` for |x| <= bound; beyond, 0 on the left and x on the right."""
+    refuse_complex(x)
     inside = ew.not_(ew.gt(ew.abs_(x), lit(x, bound)))  # NaN is inside
     tails = select(ew.gt(x, lit(x, 0)), x, lit(x, 0))
     return select(inside, middle(select(inside, x, lit(x, 0))), tails)
@@ -46,7 +62,7 @@ def relu(x: ArrayLike) -> Value:
         >>> fgrad.grad(relu)(0.0)
         np.float64(0.0)
     """
-    x = as_array(x)
+    x = counted(x)
     return select(ew.le(x, lit(x, 0)), lit(x, 0), x)
 
 
@@ -79,8 +95,9 @@ def hard_tanh(x: ArrayLike) -> Value:
         >>> hard_tanh(3.0)
         np.float64(1.0)
     """
-    x = as_array(x)
-    low = select(ew.le(x, lit(x, -1)), lit(x, -1), x)
+    x = counted(x)
+    unsigned = x.dtype.kind == "u"
+    low = x if unsigned else select(ew.le(x, lit(x, -1)), lit(x, -1), x)
     return select(ew.ge(low, lit(x, 1)), lit(x, 1), low)
 
 
@@ -223,6 +240,7 @@ def soft_sign(x: ArrayLike) -> Value:
         np.float64(0.5)
     """
     x = inexact(x)
+    refuse_complex(x)
     infinite = ew.isinf(x)
     y = select(infinite, lit(x, 0), x)
     return select(infinite, ew.sign(x), ew.div(y, ew.add(ew.abs_(y), lit(x, 1))))

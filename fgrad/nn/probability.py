@@ -27,6 +27,7 @@ from fgrad.numpy.promote import (
     promote,
     reshape,
     user_line,
+    whole_count,
 )
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
@@ -229,13 +230,14 @@ def one_hot(
 
     Raises:
         DtypeError: if `x` is not an integer array.
+        ArgumentError: if `num_classes` is no integer, or negative.
 
     Example:
         >>> one_hot(np.array([0, 2]), 3)
         array([[1., 0., 0.],
                [0., 0., 1.]])
     """
-    x = _labels(x, "one_hot")
+    x, num_classes = _labels(x, "one_hot"), whole_count("nn.one_hot", "num_classes", num_classes)
     rank = len(x.shape) + 1
     shape = (*x.shape, num_classes)
     classes = iota(shape, INT64, rank - 1)

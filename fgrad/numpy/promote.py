@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
@@ -430,6 +430,20 @@ def normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     if len(set(axes)) != len(axes):
         raise ArgumentError("duplicate value in 'axis'")
     return axes
+
+
+def whole_count(function: str, argument: str, value: object) -> int:
+    """How many there are: an integer that is known and not negative.
+
+    Raises:
+        ArgumentError: it is another number.
+    """
+    if isinstance(value, Tracer):
+        return operator.index(value)  # whose card says more
+    count = operator.index(value) if isinstance(value, SupportsIndex) else -1
+    if count < 0:
+        raise ArgumentError(f"{function}: {argument}={value!r} is no count.")
+    return count
 
 
 def refuse_argument(function: str, argument: str, advice: str) -> UnsupportedNumpyError:
