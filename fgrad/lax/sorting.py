@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from fgrad.errors import ShapeError
+import operator
+from typing import SupportsIndex
+
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64, Aval
-from fgrad.numpy.promote import as_array, whole_count
+from fgrad.numpy.promote import as_array
 from fgrad.ops import sort as _ops
 from fgrad.ops.elementwise import sub
 from fgrad.ops.shape import iota, move_axis, reverse, slice_
@@ -29,6 +32,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Value, Value]:
         The elements and their positions, an int64 array.
 
     Raises:
+        ArgumentError: `k` is no integer.
         ShapeError: there are fewer than `k` elements, or no such axis.
 
     Example:
@@ -45,7 +49,10 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> tuple[Value, Value]:
     if not shape or not -len(shape) <= axis < len(shape):
         raise ShapeError(f"lax.top_k: there is no axis {axis} in shape {shape}.")
     axis %= len(shape)
-    length, k = shape[axis], whole_count("lax.top_k", "k", k)
+    length = shape[axis]
+    if not isinstance(k, SupportsIndex):
+        raise ArgumentError(f"lax.top_k: k={k!r} is no count.")
+    k = operator.index(k)
     if not 0 <= k <= length:
         raise ShapeError(f"lax.top_k: {k} of {length} elements.")
     last = len(shape) - 1
