@@ -54,6 +54,7 @@ WITHOUT: dict[str, dict[str, str]] = {
         _SEARCH: "milp quadratic_assignment",
         "its derivative is what it is there to approximate": "approx_fprime check_grad",
         _DISCRETE: "bracket",
+        "its step is any that satisfies inequalities": "line_search",
     },
     "integrate": {
         _CLASSES: "IntegrationWarning ODEintWarning",

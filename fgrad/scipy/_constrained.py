@@ -199,6 +199,29 @@ def constrained_minimum(
     return Solution(x, fun(x), success)
 
 
+def minimum_within(
+    fun: Function, x0: ArrayLike, constraints: PyTree, ends: Ends, how: Callable[..., PyTree]
+) -> Solution:
+    """A minimum under SciPy's constraints, inside of a transform.
+
+    Arguments:
+        fun: a function of one vector to a number.
+        ends: bounds, as arrays or numbers.
+        how: `how(f, x, bounds, constraints)` is SciPy's result on plain numbers.
+    """
+    start = np.atleast_1d(floats(x0))
+    box = None if ends is None else tuple([np.broadcast_to(end, start.shape) for end in ends])
+
+    def find(f: Function, within: list[Condition], x: np.ndarray, ends: PyTree) -> Found:
+        rest = within if ends is None else within[:-1]
+        limits = None if ends is None else plain.Bounds(*[np.array(end) for end in ends])
+        found = how(f, x, limits, as_scipy(rest))
+        return found.x, found.success
+
+    within = conditions_of(constraints, ends, start)
+    return constrained_minimum(lambda x: np.reshape(fun(x), ()), start, within, find, box)
+
+
 def multipliers(f: Function, conditions: list[Condition], x: np.ndarray) -> np.ndarray:
     """Weights of the conditions' gradients whose sum is that of f; positive at a lower end."""
     held = np.concatenate([np.ravel(c.fun(x)) for c in conditions])

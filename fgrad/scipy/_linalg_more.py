@@ -101,6 +101,35 @@ def solve_banded(
     return custom_linear_solve(product, right, solve(False), solve(True))
 
 
+def by_levinson(c: ArrayLike, r: ArrayLike | None, b: ArrayLike) -> Value:
+    """The solution of a system whose matrix has a first column c, and a first row r or conj(c)."""
+    column, right = linear_operands(c, b)
+    column, row = np.ravel(column), np.ravel(conj(column) if r is None else r)
+    column, row, right = linear_operands(column, row, right)
+    n = column.shape[0]
+    if row.shape != (n,) or right.shape[:1] != (n,):
+        raise ShapeError(
+            f"solve_toeplitz: a column of shape {column.shape}, a row of {row.shape} and a "
+            f"right-hand side of shape {right.shape}.",
+            user_line(),
+        )
+    places = np.arange(n)[::-1, None] + np.arange(n)
+    matrix = np.concatenate([column[::-1], row[1:]])[places]
+
+    def call(column: np.ndarray, row: np.ndarray, b: np.ndarray) -> np.ndarray:
+        try:
+            return plain.solve_toeplitz((column, row), b).astype(b.dtype)
+        except np.linalg.LinAlgError:  # a leading minor is zero
+            return np.linalg.solve(plain.toeplitz(column, row), b)
+
+    def solve(turned: bool) -> Callable[..., Value]:
+        other = np.concatenate([column[:1], row[1:]])
+        ends = [stop_gradient(v) for v in ((other, column) if turned else (column, row))]
+        return lambda _, b: pure_callback(call, Aval(b.shape, b.dtype), *ends, b)
+
+    return custom_linear_solve(lambda x: matrix @ x, right, solve(False), solve(True))
+
+
 def _banded_product(bands: Value, upper: int, offsets: range, x: Value) -> Value:
     """The product of a matrix given by its diagonals, which lie `offsets` above the main one."""
     n = bands.shape[-1]

@@ -3,10 +3,11 @@
     import fgrad.scipy.fft as sf
     fgrad.grad(lambda x: np.sum(sf.dct(x, norm="ortho") ** 4))(np.arange(4.0))
 
-A cosine or sine transform is a Fourier transform of the (anti)symmetric sequence:
+A cosine or sine transform is a Fourier transform of the (anti)symmetric sequence, or of the
+sequence in another order:
 
     type 1    x_0 .. x_(n-1) x_(n-2) .. x_1          cos(pi j k / (n - 1))
-    type 2    x_0 .. x_(n-1) x_(n-1) .. x_0          cos(pi (2 j + 1) k / (2 n))
+    type 2    x_0 x_2 .. x_3 x_1                     cos(pi (2 j + 1) k / (2 n))
     type 3    the transpose of type 2                type 4    cos(pi (2 j + 1) (2 k + 1) / (4 n))
 
 On plain arrays the functions are SciPy's own, which ignore `orthogonalize` where they are complex,
@@ -61,28 +62,50 @@ def _turns(angles: np.ndarray, like: Value) -> np.ndarray:
     return np.exp(1j * angles).astype(np.result_type(like.dtype, np.complex64))
 
 
+def _woven(even: Value, odd: Value) -> Value:
+    """e0 o0 e1 o1 ..., of as many or one more even ones."""
+    n = even.shape[-1] + odd.shape[-1]
+    if odd.shape[-1] < even.shape[-1]:
+        odd = np.concatenate([odd, even[..., -1:]], axis=-1)
+    both = np.stack([even, odd], axis=-1)
+    return np.reshape(both, (*even.shape[:-1], 2 * even.shape[-1]))[..., :n]
+
+
 def _cosines(x: Value, kind: int) -> Value:
-    """The transform of real numbers in the last axis, without any factor."""
+    """The transform of real numbers in the last axis, without any factor: by a Fourier transform of
+    n numbers (Makhoul, 1980), of half as many complex ones for type 4, of 2 n - 2 for type 1."""
     n = x.shape[-1]
-    half = _turns(np.arange(n) * (-np.pi / (2 * n)), x)
     if kind == 1:
-        return np.fft.rfft(np.concatenate([x, x[..., 1:-1][..., ::-1]], axis=-1)).real
+        return np.fft.irfft(x, 2 * n - 2)[..., :n] * x.dtype.type(2 * n - 2)
+    quarter = np.pi / (2 * n)
     if kind == 2:
-        return (np.fft.rfft(np.concatenate([x, x[..., ::-1]], axis=-1))[..., :n] * half).real
+        order = np.concatenate([x[..., ::2], x[..., 1::2][..., ::-1]], axis=-1)
+        found = np.fft.rfft(order) * (2 * _turns(np.arange(n // 2 + 1) * -quarter, x))
+        last = -np.imag(found)[..., 1 : (n + 1) // 2][..., ::-1]
+        return np.concatenate([np.real(found), last], axis=-1)
     if kind == 3:
-        return np.fft.irfft(x * np.conj(half), 2 * n)[..., :n] * x.dtype.type(2 * n)
-    last = _turns((2 * np.arange(n) + 1) * (-np.pi / (4 * n)), x)
-    return (np.fft.fft(x * half, 2 * n)[..., :n] * last).real * x.dtype.type(2)
+        half = n // 2 + 1
+        back = np.concatenate([x[..., :1] * 0, x[..., :0:-1][..., : half - 1]], axis=-1)
+        turned = complex_(x[..., :half], -back[..., :half]) * _turns(np.arange(half) * quarter, x)
+        found = np.fft.irfft(turned, n) * x.dtype.type(n)
+        return _woven(found[..., : (n + 1) // 2], found[..., (n + 1) // 2 :][..., ::-1])
+    if n % 2:
+        wide = np.fft.fft(x * _turns(np.arange(n) * -quarter, x), 2 * n)[..., :n]
+        return (wide * (2 * _turns((2 * np.arange(n) + 1) * (-quarter / 2), x))).real
+    k = np.arange(n // 2)
+    pairs = complex_(x[..., ::2], x[..., ::-1][..., ::2]) * _turns((4 * k + 1) * (-quarter / 2), x)
+    found = np.fft.fft(pairs) * (2 * _turns(k * (-2 * quarter), x))
+    return _woven(np.real(found), -np.imag(found)[..., ::-1])
 
 
 def _sines(x: Value, kind: int) -> Value:
     """The same with sines: a transform with cosines of a sequence with other signs or order."""
     n = x.shape[-1]
-    signs = (-np.ones(n, x.dtype)) ** np.arange(n).astype(x.dtype)
     if kind == 1:
-        zero = np.zeros((*x.shape[:-1], 1), x.dtype)
-        odd = np.concatenate([zero, x, zero, -x[..., ::-1]], axis=-1)
-        return -np.fft.rfft(odd).imag[..., 1 : n + 1]
+        wide = np.pad(x, [*[(0, 0)] * (len(x.shape) - 1), (1, 1)])
+        found = np.fft.irfft(complex_(wide * 0, -wide), 2 * n + 2)[..., 1 : n + 1]
+        return found * x.dtype.type(2 * n + 2)
+    signs = np.where(np.arange(n) % 2, -1, 1).astype(x.dtype)
     if kind == 2:
         return _cosines(x * signs, 2)[..., ::-1]
     return _cosines(x[..., ::-1], kind) * signs

@@ -46,6 +46,7 @@ from fgrad.scipy._linalg_bases import (  # noqa: F401
     rsf2csf,
 )
 from fgrad.scipy._linalg_more import (  # noqa: F401
+    by_levinson,
     cho_solve_banded,
     cholesky_banded,
     convolution_matrix,
@@ -523,9 +524,9 @@ def companion(a: ArrayLike) -> Value:
 def solve_toeplitz(
     c_or_cr: ArrayLike | tuple[ArrayLike, ArrayLike], b: ArrayLike, check_finite: bool = True
 ) -> Value:
-    """x with toeplitz(c, r) x = b, as a general system."""
-    pair = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr,)
-    return np.linalg.solve(toeplitz(*pair), as_operand(b))
+    """x with toeplitz(c, r) x = b, by Levinson's recursion on the host."""
+    c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+    return by_levinson(c, r, b)
 
 
 @_either

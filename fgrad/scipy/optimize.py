@@ -27,15 +27,12 @@ from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers
 from fgrad.scipy._constrained import (
     Bounds,
-    Condition,
     LinearConstraint,
     NonlinearConstraint,
-    as_scipy,
-    conditions_of,
-    constrained_minimum,
+    minimum_within,
 )
 from fgrad.scipy._either import passed_on
-from fgrad.scipy._host import arguments, floats, inside, part_of, refuse_options
+from fgrad.scipy._host import arguments, inside, part_of, refuse_options
 from fgrad.scipy._more_minima import (
     basinhopping,
     brent,
@@ -61,6 +58,7 @@ from fgrad.scipy._more_minima import (
     rosen_hess_prod,
     shgo,
 )
+from fgrad.scipy._older_minima import fmin_cobyla, fmin_slsqp
 from fgrad.scipy._programs import isotonic_regression, linprog, lsq_linear, nnls
 from fgrad.scipy._solvers import (
     Box,
@@ -118,9 +116,11 @@ __all__ = [
     "fmin",
     "fmin_bfgs",
     "fmin_cg",
+    "fmin_cobyla",
     "fmin_l_bfgs_b",
     "fmin_ncg",
     "fmin_powell",
+    "fmin_slsqp",
     "fmin_tnc",
     "fminbound",
     "fsolve",
@@ -286,18 +286,10 @@ def _traced_minimum(
 
         return _solvers.vector_minimum(of, x0, ends, find)
 
-    def find_within(
-        f: Function, within: list[Condition], x: np.ndarray, ends: PyTree
-    ) -> tuple[PyTree, PyTree]:
-        rest = within if ends is None else within[:-1]
-        box = None if ends is None else plain.Bounds(*[np.array(end) for end in ends])
-        found = minimize(f, x, method=method, bounds=box, constraints=as_scipy(rest), **options)
-        return found.x, found.success
+    def find_within(f: Function, x: Value, box: PyTree, rest: PyTree) -> PyTree:
+        return minimize(f, x, method=method, bounds=box, constraints=rest, **options)
 
-    start = np.atleast_1d(floats(x0))
-    box = None if ends is None else tuple([np.broadcast_to(end, start.shape) for end in ends])
-    within = conditions_of(constraints, ends, start)
-    return constrained_minimum(lambda x: np.reshape(of(x), ()), start, within, find_within, box)
+    return minimum_within(of, x0, constraints, ends, find_within)
 
 
 def _listed(constraints: PyTree) -> list[PyTree]:

@@ -115,3 +115,21 @@ def test_factors_without_derivatives() -> None:
 def test_what_is_not_there_is_refused(program: Callable[..., Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         fgrad.jit(program)(A)
+
+
+def test_toeplitz_systems_are_scipys() -> None:
+    rng = np.random.default_rng(3)
+    c, r, b = 5.0 + rng.normal(size=6), rng.normal(size=6), rng.normal(size=(6, 2))
+    for given in ((c, r), c, (c + 1j * r, r)):
+        wanted = plain.solve_toeplitz(given, b)
+        found = fgrad.jit(lambda b, given=given: sla.solve_toeplitz(given, b))(b)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    fgrad.testing.check_grads(lambda c, r, b: sla.solve_toeplitz((c, r), b), (c, r, b[:, 0]))
+    both = fgrad.vmap(lambda b: sla.solve_toeplitz((c, r), b))(b.T)
+    np.testing.assert_allclose(both.T, plain.solve_toeplitz((c, r), b), rtol=1e-9)
+    zero = np.array([0.0, 1.0])  # as its first leading minor
+    np.testing.assert_allclose(fgrad.jit(lambda b: sla.solve_toeplitz(zero, b))(zero), [1.0, 0.0])
+    single = fgrad.jit(lambda b: sla.solve_toeplitz(c.astype(np.float32), b))(b.astype(np.float32))
+    assert single.dtype == np.float32
+    with pytest.raises(FgradError, match="solve_toeplitz"):
+        fgrad.jit(lambda b: sla.solve_toeplitz(c, b))(b[:3])

@@ -301,3 +301,36 @@ def test_singular_systems_have_a_card(program: Any) -> None:
     for transform in (fgrad.grad(program), fgrad.jit(fgrad.grad(program))):
         with pytest.raises(MissingRuleError, match="not determined"):
             transform(1.0)
+
+
+OLDER: dict[str, Any] = {
+    "slsqp": lambda p, s: s.fmin_slsqp(
+        lambda x: np.sum((x - p) ** 2), np.zeros(2), [lambda x: x[0] + x[1] - p],
+        f_ieqcons=lambda x: np.stack([x[0] - 0.7 * p]), acc=1e-13, iprint=0,
+    ),
+    "slsqp bounds": lambda p, s: s.fmin_slsqp(
+        lambda x, q: np.sum((x - q) ** 2), np.zeros(2), bounds=[(0, 1), (0, 20)], args=(p,),
+        acc=1e-13, iprint=0,
+    ),
+    "cobyla": lambda p, s: s.fmin_cobyla(
+        lambda x: x @ x, np.ones(2), lambda x: x[0] + 2 * x[1] - p, rhoend=1e-10, catol=0.0
+    ),
+    "cobyla args": lambda p, s: s.fmin_cobyla(
+        lambda x, q: np.sum((x - q) ** 2), np.ones(2), [lambda x, q: q / 2 - x[0]], args=(p,),
+        rhoend=1e-10, catol=0.0,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_minimisers_under_constraints_by_older_names(name: str) -> None:
+    f, h = OLDER[name], 1e-3
+    wanted = f(2.0, scipy.optimize)
+    np.testing.assert_allclose(f(2.0, so), wanted, atol=1e-12)
+    np.testing.assert_allclose(jit(lambda p: f(p, so))(2.0), wanted, atol=1e-6)
+    slope = (f(2.0 + h, scipy.optimize) - f(2.0 - h, scipy.optimize)) / (2 * h)
+    np.testing.assert_allclose(fgrad.jacrev(lambda p: f(p, so))(2.0), slope, atol=1e-4)
+    forward = jvp(lambda p: f(p, so), (2.0,), (1.0,))[1]
+    np.testing.assert_allclose(forward, slope, atol=1e-4)
+    with pytest.raises((TypeError, UnsupportedNumpyError)):
+        grad(lambda p: so.fmin_slsqp(lambda x: x @ x * p, np.zeros(2), full_output=1)[0])(1.0)

@@ -17,6 +17,7 @@ import scipy.sparse.linalg as plain
 
 import fgrad
 import fgrad.scipy.sparse.linalg as ours
+from fgrad.scipy import linalg as dense
 
 N = 7
 RNG = np.random.default_rng(5)
@@ -68,6 +69,17 @@ FUNCTIONS: dict[str, tuple[Any, Program]] = {
     "unit": (LOWER, lambda s, a, b: s.spsolve_triangular(a, b, unit_diagonal=True)),
     "inv": (LOWER, lambda s, a, b: s.inv(a) @ b),
     "expm": (LOWER / 9, lambda s, a, b: s.expm(a) @ b),
+    "expm_multiply": (PLACES / 3, lambda s, a, b: s.expm_multiply(a, b)),
+    "expm_multiply times": (
+        PLACES / 9,
+        lambda s, a, b: s.expm_multiply(a, np.stack([b, -b], 1), 0.5, 2.0, 4).ravel(),
+    ),
+    "funm_multiply_krylov": (
+        PLACES / 9,
+        lambda s, a, b: s.funm_multiply_krylov(
+            dense.expm if s is ours else scipy.linalg.expm, a, b, t=0.7, rtol=1e-13
+        ),
+    ),
     "matrix_power": (PLACES, lambda s, a, b: s.matrix_power(a, 5) @ b / 1e4),
     "matrix_power 0": (PLACES, lambda s, a, b: s.matrix_power(a, 0) @ b),
     "A @ A": (PLACES, lambda s, a, b: (a @ PLACES) @ b + (PLACES @ a) @ b),
@@ -211,7 +223,7 @@ def test_the_result_of_an_iteration_that_fails_is_scipys() -> None:
         (lambda s, p: s.svds(p * np.eye(2)), "np.linalg.svd"),
         (lambda s, p: s.LinearOperator((2, 3), lambda x: p * x).matvec(np.ones(2)), r"\(2, 3\)"),
         (lambda s, p: s.LinearOperator((2, 3), lambda x: x) @ s.aslinearoperator(np.eye(2)), "@"),
-        (lambda s, p: s.expm_multiply(p * np.eye(2), np.ones(2)), "expm_multiply"),
+        (lambda s, p: s.expm_multiply(p * np.eye(2), np.ones(3)), "expm_multiply"),
         (lambda s, p: s.matrix_power(fgrad.sparse.csr(p * np.ones(1), [0], [0, 1], (1, 1)), -1),
          "power=-1"),
         (lambda s, p: s.spsolve_triangular(PLACES, p * np.ones(N)), "lower=True"),
@@ -225,3 +237,27 @@ def test_cards(call: Callable[..., Any], words: str) -> None:
 def test_unknown_options_raise_as_in_python() -> None:
     with pytest.raises(TypeError):
         fgrad.jit(lambda b: ours.minres(np.eye(2), b, tolerance=1.0)[0])(np.ones(2))
+
+
+def test_exponentials_of_operators_and_by_time() -> None:
+    a, b = PLACES.toarray() / 4, RNG.normal(size=N)
+
+    def found(t: Any, s: Any) -> Any:
+        return s.expm_multiply(a, b, 0.2, t, 3, False)[-1]
+
+    wanted, h = found(1.0, plain), 1e-6
+    np.testing.assert_allclose(fgrad.jit(lambda t: found(t, ours))(1.0), wanted, rtol=1e-10)
+    slope = (found(1.0 + h, plain) - found(1.0 - h, plain)) / (2 * h)
+    np.testing.assert_allclose(fgrad.jacrev(lambda t: found(t, ours))(1.0), slope, rtol=1e-6)
+
+    def by_operator(p: Any) -> Any:
+        return ours.expm_multiply(ours.LinearOperator((N, N), lambda x: p * (a @ x)), b)
+
+    np.testing.assert_allclose(fgrad.jit(by_operator)(1.0), plain.expm_multiply(a, b), rtol=1e-10)
+    np.testing.assert_allclose(
+        fgrad.jacfwd(by_operator)(1.0), a @ plain.expm_multiply(a, b), rtol=1e-9
+    )
+    assert np.isnan(fgrad.jit(lambda p: ours.expm_multiply(p * a, b))(1e5)).all()
+    single = fgrad.jit(lambda x: ours.expm_multiply(a.astype(np.float32), x))(b.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, plain.expm_multiply(a, b), rtol=1e-4)

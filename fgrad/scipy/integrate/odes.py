@@ -12,6 +12,7 @@ Arguments:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -375,6 +376,7 @@ def solve_ivp(
             fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args or None,
             rtol=rtol, atol=atol, **options,
         )  # fmt: skip
+    _refuse_unknown(method, options)
     refuse_options("scipy.integrate.solve_ivp", {k: options.pop(k, None) for k in BANDS})
     options = {k: v for k, v in options.items() if k not in ("jac", "jac_sparsity")}
     ends = [_doubles(e) for e in t_span]
@@ -450,6 +452,13 @@ def _check_times(ts: Value, ends: Sequence[Value]) -> None:
 
 
 BANDS = ("lband", "uband")
+_OPTIONS = frozenset({"max_step", "first_step", "min_step", "jac", "jac_sparsity", *BANDS})
+
+
+def _refuse_unknown(method: str | type[OdeSolver], options: Iterable[str]) -> None:
+    """A TypeError for an option that none of SciPy's methods has, and not the one given."""
+    own = () if isinstance(method, str) else inspect.signature(method).parameters
+    refuse_unknown(plain.solve_ivp, [k for k in options if k not in _OPTIONS and k not in own])
 
 
 class Problem(NamedTuple):

@@ -30,6 +30,8 @@ from fgrad.scipy.sparse._direct import splu as splu
 from fgrad.scipy.sparse._direct import spsolve as spsolve
 from fgrad.scipy.sparse._direct import spsolve_triangular as spsolve_triangular
 from fgrad.scipy.sparse._functions import expm as expm
+from fgrad.scipy.sparse._functions import expm_multiply as expm_multiply
+from fgrad.scipy.sparse._functions import funm_multiply_krylov as funm_multiply_krylov
 from fgrad.scipy.sparse._functions import inv as inv
 from fgrad.scipy.sparse._functions import matrix_power as matrix_power
 from fgrad.scipy.sparse._functions import onenormest as onenormest
