@@ -261,3 +261,64 @@ def test_exponentials_of_operators_and_by_time() -> None:
     single = fgrad.jit(lambda x: ours.expm_multiply(a.astype(np.float32), x))(b.astype(np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, plain.expm_multiply(a, b), rtol=1e-4)
+
+
+BANDED = np.diag(np.arange(4.0, 10)) + np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
+ITERATIVE = ("cg", "gmres", "bicgstab", "bicg", "cgs", "qmr", "tfqmr", "lgmres", "gcrotmk", "lsmr")
+INPUTS: dict[str, tuple[np.ndarray, Program]] = {
+    **{
+        name: (BANDED, lambda s, a, b, name=name: getattr(s, name)(a, b, maxiter=50)[0])
+        for name in ITERATIVE
+    },
+    "minres": (BANDED, lambda s, a, b: s.minres(a, b, maxiter=50)[0].astype(b.dtype)),
+    "lsqr": (BANDED, lambda s, a, b: s.lsqr(a, b, iter_lim=50)[0]),
+    "spsolve": (BANDED, lambda s, a, b: s.spsolve(a, b)),
+    "splu": (BANDED, lambda s, a, b: s.splu(a.tocsc() if s is plain else a).solve(b)),
+    "spsolve_triangular": (np.tril(BANDED), lambda s, a, b: s.spsolve_triangular(a, b)),
+    "inv": (np.tril(BANDED), lambda s, a, b: s.inv(a.tocsc() if s is plain else a) @ b),
+    "expm": (BANDED / 9, lambda s, a, b: s.expm(a.tocsc() if s is plain else a) @ b),
+    "expm_multiply": (BANDED / 9, lambda s, a, b: s.expm_multiply(a, b)),
+    "matrix_power": (BANDED, lambda s, a, b: s.matrix_power(a, 3) @ b),
+    "norm": (BANDED, lambda s, a, b: s.norm(a) + 0 * b),
+}
+EMPTY = ("spsolve", "splu", "spsolve_triangular", "matrix_power", "cg", "gmres", "bicgstab", "lsqr")
+
+
+def _of_entries(program: Program, matrix: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a = scipy.sparse.csr_array(matrix)
+
+    def traced(d: Any, b: Any) -> Any:
+        return program(ours, fgrad.sparse.csr(d, a.indices, a.indptr, a.shape), b)
+
+    return fgrad.jit(traced)(a.data, b)
+
+
+DOUBLE = ("lsqr", "lsmr", "minres")  # whose results are those in SciPy
+
+
+@pytest.mark.parametrize("name", [n for n in INPUTS if n not in DOUBLE])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_single_precision_is_kept(name: str, dtype: type) -> None:
+    matrix, program = INPUTS[name]
+    given = matrix.astype(dtype), np.arange(1, 7).astype(dtype)
+    found = _of_entries(program, *given)
+    assert found.dtype == dtype
+    wanted = program(plain, scipy.sparse.csr_array(given[0]), given[1])
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [n for n in INPUTS if n not in ("norm", "lgmres", "gcrotmk")])
+def test_nan_is_not_lost(name: str) -> None:
+    matrix, program = INPUTS[name]
+    b = np.arange(1.0, 7)
+    b[0] = np.nan
+    assert np.isnan(_of_entries(program, matrix, b)).any()
+    if name in ("cg", "gmres", "bicgstab"):
+        a = scipy.sparse.csr_array(matrix)
+        _, info = fgrad.jit(lambda b: getattr(ours, name)(a, b, maxiter=50))(b)
+        assert info == 50
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_nothing_to_solve(name: str) -> None:
+    assert _of_entries(INPUTS[name][1], np.zeros((0, 0)), np.zeros(0)).shape == (0,)

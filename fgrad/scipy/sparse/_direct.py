@@ -65,12 +65,14 @@ def _solve_all(
     """The solutions for arrays with further axes in front; those of one matrix all at once."""
     lead = np.broadcast_shapes(data.shape[:-1], b.shape[: b.ndim - axes])
     rows = np.broadcast_to(b, (*lead, *b.shape[b.ndim - axes :]))
+    if not rows.size:
+        return rows.copy()
     rows = rows.reshape(-1, pattern.shape[0], int(np.prod(rows.shape[len(lead) + 1 :])))
-    if data.size == data.shape[-1] or not rows.size:
+    if data.size == data.shape[-1]:
         columns = np.moveaxis(rows, 1, 0)
         flat = columns.reshape(len(columns), -1)
         one = data.reshape(-1)[: data.shape[-1]]
-        found = _solve_one(pattern, one, flat, trans) if rows.size else flat
+        found = _solve_one(pattern, one, flat, trans)
         out = np.moveaxis(found.reshape(columns.shape), 0, 1)
     else:
         many = np.broadcast_to(data, (*lead, data.shape[-1])).reshape(-1, data.shape[-1])

@@ -95,7 +95,8 @@ def inv(A: PyTree) -> PyTree:
     a = _entries("inv", A)
     if a is None:
         return plain.inv(A)
-    return _at(solved("inv", a, np.eye(_square("inv", a))), _paths(a.pattern))
+    one = np.eye(_square("inv", a), dtype=np.result_type(a.dtype, np.float32))
+    return _at(solved("inv", a, one), _paths(a.pattern))
 
 
 def expm(A: PyTree) -> PyTree:

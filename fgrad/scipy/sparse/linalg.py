@@ -132,8 +132,10 @@ def _repeated(
 
     start = ((x, r, np.bool_(False), rest), np.int64(0))
     (x, r, broken, _), count = lax.while_loop(going, lambda s: (step(*s[0]), s[1] + 1), start)
-    failed = np.where(broken, -10, count)
-    return x, np.where(_norm(r) <= limits.tolerance, 0, failed)[()]
+    left = _norm(r)
+    failed = np.where(broken, -10, np.where(np.isnan(left), limits.most, count))
+    x = np.where(np.isnan(left), left.astype(x.dtype), x)
+    return x, np.where(left <= limits.tolerance, 0, failed)[()]
 
 
 def _conjugate_gradients(
