@@ -128,6 +128,23 @@ from fgrad.scipy.stats.random_variables import (
     Normal as Normal,
     Uniform as Uniform,
 )
+from fgrad.scipy.stats.hypotheses import (
+    bartlett as bartlett,
+    chisquare as chisquare,
+    combine_pvalues as combine_pvalues,
+    f_oneway as f_oneway,
+    jarque_bera as jarque_bera,
+    kruskal as kruskal,
+    kurtosistest as kurtosistest,
+    levene as levene,
+    normaltest as normaltest,
+    power_divergence as power_divergence,
+    skewtest as skewtest,
+    ttest_1samp as ttest_1samp,
+    ttest_ind as ttest_ind,
+    ttest_ind_from_stats as ttest_ind_from_stats,
+    ttest_rel as ttest_rel,
+)
 
 plain = lazy_module("scipy.stats")
 
