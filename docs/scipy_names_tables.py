@@ -80,7 +80,6 @@ WITHOUT: dict[str, dict[str, str]] = {
         "a class or a function to make distributions": """Covariance Mixture make_distribution
             order_statistic rv_continuous rv_discrete rv_histogram truncate abs exp log fit""",
         "a class to read results": "ecdf",
-        "a distribution of integers without parameters": "randint",
     },
     "linalg": {
         _CLASSES: "LinAlgError LinAlgWarning",

@@ -31,6 +31,6 @@ SHAPES: dict[str, tuple[float, ...]] = {
     "weibull_max": (1.7,), "wrapcauchy": (0.4,), "betanbinom": (5.0, 2.5, 1.6),
     "boltzmann": (0.8, 7.0), "dlaplace": (0.9,), "hypergeom": (12.0, 5.0, 6.0), "logser": (0.4,),
     "nhypergeom": (12.0, 6.0, 3.0), "planck": (0.6,), "yulesimon": (2.2,),
-    "skellam": (1.7, 2.6), "zipf": (2.4,), "zipfian": (1.3, 40.0),
+    "skellam": (1.7, 2.6), "randint": (2.0, 9.0), "zipf": (2.4,), "zipfian": (1.3, 40.0),
     "nchypergeom_fisher": (14.0, 6.0, 7.0, 1.8), "nchypergeom_wallenius": (14.0, 6.0, 7.0, 1.8),
 }  # fmt: skip

@@ -16,6 +16,7 @@ import fgrad.scipy.stats as traced
 from fgrad import grad, jit, jvp, vmap
 from fgrad.errors import MissingRuleError, UnsupportedNumpyError
 from fgrad.scipy.stats.further_continuous import FURTHER_CONTINUOUS
+from fgrad.scipy.stats.moments import MOMENTS
 from fgrad.scipy.stats.more_continuous import MORE_CONTINUOUS
 
 WIDE = np.array([-3.0, -0.7, -0.2, 0.1, 0.45, 0.8, 1.3, 1.9, 3.2, 9.0, np.nan])
@@ -27,7 +28,8 @@ BY_SCIPY_ALONE = ("ksone", "kstwo", "studentized_range")  # the density too
 ROUGH = {"kstwobign": 1e-7}  # SciPy's density has nine digits
 DISCRETE = (
     "betanbinom", "boltzmann", "dlaplace", "hypergeom", "logser", "nhypergeom", "planck",
-    "yulesimon", "skellam", "zipf", "zipfian", "nchypergeom_fisher", "nchypergeom_wallenius",
+    "yulesimon", "randint", "skellam", "zipf", "zipfian", "nchypergeom_fisher",
+    "nchypergeom_wallenius",
 )  # fmt: skip
 # A count, and the places of parameters that are no counts.
 SLOPES: dict[str, tuple[float, tuple[int, ...]]] = {
@@ -36,6 +38,10 @@ SLOPES: dict[str, tuple[float, tuple[int, ...]]] = {
     "yulesimon": (2.0, (1,)), "skellam": (-1.0, (1, 2)), "zipf": (3.0, (1,)),
     "zipfian": (33.0, (1,)),
     "nchypergeom_fisher": (3.0, (4,)), "nchypergeom_wallenius": (3.0, (4,)),
+}  # fmt: skip
+WHOLE = {
+    "erlang": (0,), "irwinhall": (0,), "binom": (0,), "betabinom": (0,), "hypergeom": (0, 1, 2),
+    "randint": (0, 1),
 }  # fmt: skip
 BY_SCIPY = [n for n in CONTINUOUS if FAMILIES[n].rules["cdf"] is None]
 TAILS = ("cdf", "sf", "logcdf", "logsf")
@@ -159,3 +165,45 @@ def test_random_numbers_by_keys() -> None:
     )
     with pytest.raises(UnsupportedNumpyError, match="random_state=fgrad"):
         jit(lambda a: traced.gamma.rvs(a, size=3))(1.0)
+
+
+LOW = {"t": (0.8, 1.5), "f": (3.0, 1.5), "invgamma": (0.8,), "pareto": (1.5,), "lomax": (0.9,)}
+
+
+@pytest.mark.parametrize("name", sorted(MOMENTS))
+def test_moments(name: str) -> None:
+    family, reference = getattr(traced, name), getattr(plain, name)
+    shapes = SHAPES.get(name, ())
+    located = (0.4, 1.7) if "pdf" in family.methods else (2.0,)
+    for method in ("mean", "var", "std", "median"):
+        wanted = getattr(reference, method)(*shapes, *located)
+        found = jit(getattr(family, method))(*shapes, *located)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12, err_msg=method)
+    for value in (0.6, np.array([0.2, 0.9])):
+        ends = jit(lambda c: family.interval(c, *shapes, *located))(value)
+        for got, want in zip(ends, reference.interval(value, *shapes, *located), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-7)
+    for low in LOW.get(name, ())[:1]:
+        edge = [low if k == len(shapes) - 1 else s for k, s in enumerate(shapes)]
+        for method in ("mean", "var"):
+            got = jit(getattr(family, method))(*edge)
+            np.testing.assert_allclose(got, getattr(reference, method)(*edge))
+    args = (*shapes, *located)
+    free = [k for k in range(len(args)) if name not in WHOLE or k not in WHOLE[name]]
+    for k in free:
+        one = (
+            lambda x, k=k: (
+                family.var(*args[:k], x, *args[k + 1 :])
+                + family.mean(  # noqa: E731
+                    *args[:k], x, *args[k + 1 :]
+                )
+            )
+        )
+        if not np.isfinite(one(args[k])):
+            continue
+        difference = (one(args[k] + 1e-5) - one(args[k] - 1e-5)) / 2e-5
+        found = grad(one)(args[k])
+        np.testing.assert_allclose(found, difference, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(jvp(one, (args[k],), (1.0,))[1], found, rtol=1e-9, atol=1e-12)
+    many = vmap(lambda x: family.mean(*shapes, x))(np.array([0.0, 1.0]))
+    np.testing.assert_allclose(many[0], reference.mean(*shapes))

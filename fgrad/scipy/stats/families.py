@@ -19,6 +19,7 @@ from fgrad.ops.elementwise import lit, stop_gradient
 from fgrad.random import uniform
 from fgrad.scipy._either import any_traced, plain_only, refusal
 from fgrad.scipy.stats.frozen import Frozen, is_key, method
+from fgrad.scipy.stats.moments import MOMENTS
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.jvp import CustomJvp
@@ -91,6 +92,50 @@ class Distribution:
         least = float(np.finfo(np.float64).tiny)
         q = np.maximum(uniform(random_state, shape), least)
         return self.ppf(q, *args, **kwargs)
+
+    def _moment(self, name: str, args: Arguments, kwargs: Keywords) -> tuple[Value, Value, Value]:
+        """A moment of the standard form, the location and the scale; NaN for invalid parameters."""
+        if self.name not in MOMENTS:
+            what = f"scipy.stats.{self.name}.{name}"
+            raise refusal(what, "it has no formula here.", f"{self.name}.logpdf, .cdf or .ppf")
+        located = ("loc", "scale") if "pdf" in self.methods else ("loc",)
+        z, *rest = self._operands(0.0, args, kwargs, (*self.shapes, *located))
+        count = len(self.shapes)
+        shapes, loc = rest[:count], rest[count]
+        scale = rest[-1] if len(located) == 2 else lit(z, 1)
+        valid = self._allowed(shapes) & (scale > 0)
+        found = MOMENTS[self.name][name != "mean"](z, *shapes)
+        return np.where(valid, found, lit(z, math.nan)), loc, scale
+
+    @method
+    def mean(self, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
+        """The mean."""
+        found, loc, scale = self._moment("mean", args, kwargs)
+        return found * scale + loc
+
+    @method
+    def var(self, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
+        """The variance."""
+        found, _, scale = self._moment("var", args, kwargs)
+        return found * scale * scale
+
+    @method
+    def std(self, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
+        """The root of the variance."""
+        return np.sqrt(self.var(*args, **kwargs))
+
+    @method
+    def median(self, *args: ArrayLike, **kwargs: ArrayLike) -> Value:
+        """The median."""
+        return self.ppf(0.5, *args, **kwargs)
+
+    @method
+    def interval(
+        self, confidence: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike
+    ) -> tuple[Value, Value]:
+        """The interval about the median that has a probability."""
+        half = 0.5 * as_operand(confidence)
+        return self.ppf(0.5 - half, *args, **kwargs), self.ppf(0.5 + half, *args, **kwargs)
 
     def _allowed(self, shapes: Sequence[Value]) -> Value | bool:
         """Whether the parameters are those of a distribution; NaN never is."""

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ShapeError
-from fgrad.lax import scan
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.promote import as_operand, broadcast, inexact, promote, user_line
 from fgrad.numpy.selection import take_along_axis
@@ -24,6 +24,8 @@ from fgrad.scipy.stats.more_continuous import unpower
 from fgrad.scipy.stats.multivariate import Multivariate
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
+
+lax = lazy_module("fgrad.lax")
 
 _TERMS = 24  # of a sum of powers, before its remainder is a series
 # B_2m / (2m)!
@@ -114,6 +116,13 @@ def _drawn(m: Value, n: Value, draws: Value, _: Value) -> tuple[Value, Value]:
 
 FAMILIES: tuple[Discrete, ...] = (
     Discrete(
+        "randint", "low high", logpmf=lambda k, low, high: -np.log(high - low),
+        support=lambda low, high: (low, high - 1),
+        valid=lambda low, high: (high > low) & (low == np.floor(low)) & (high == np.floor(high)),
+        cdf=lambda k, low, high: (k + 1 - low) / (high - low),
+        sf=lambda k, low, high: (high - 1 - k) / (high - low),
+    ),
+    Discrete(
         "skellam", "mu1 mu2", logpmf=_skellam, support=lambda a, b: (-1e300, 1e300),
         valid=lambda a, b: (a > 0) & (b > 0), cdf=_skellam_cdf, sf=_skellam_sf,
     ),
@@ -158,7 +167,7 @@ class PoissonBinomial(Multivariate):
             moved = np.concatenate([0 * mass[..., :1], mass[..., :-1]], axis=-1)
             return mass * (1 - share) + moved * share, None
 
-        found, _ = scan(trial, start, values)
+        found, _ = lax.scan(trial, start, values)
         valid = np.all((values >= 0) & (values <= 1), axis=0)[..., None]
         return np.where(valid, found, math.nan)
 
