@@ -72,11 +72,11 @@ WITHOUT: dict[str, dict[str, str]] = {
             false_discovery_control fisher_exact fligner friedmanchisquare goodness_of_fit ks_*
             kstest mannwhitneyu median_test monte_carlo_test mood multiscale_graphcorr
             page_trend_test permutation_test poisson_means_test power quantile_test ranksums
-            shapiro tukey_hsd wilcoxon bootstrap logrank bayes_mvs mvsdist sobol_indices""",
+            shapiro tukey_hsd wilcoxon logrank bayes_mvs mvsdist sobol_indices""",
         "of ranks or counts alone": """chatterjeexi kendalltau somersd spearmanr spearmanrho
             weightedtau tiecorrect cumfreq relfreq percentileofscore""",
         _PLOTS: """boxcox_normplot ppcc_max ppcc_plot probplot yeojohnson_normplot random_table
-            random_correlation ortho_group special_ortho_group unitary_group uniform_direction""",
+            random_correlation""",
         "a class or a function to make distributions": """Covariance Mixture make_distribution
             order_statistic rv_continuous rv_discrete rv_histogram truncate abs exp log fit""",
         "a class to read results": "ecdf",

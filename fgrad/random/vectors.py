@@ -145,7 +145,7 @@ def orthogonal(
     z = _normal_of(key, (*lead, tall, wide), kind)
     q, r = qr(z)
     diagonal = np.diagonal(r, axis1=-2, axis2=-1)
-    size = ew.abs_(diagonal)
+    size = np.abs(diagonal)
     phase = ew.select(ew.gt(size, ew.lit(size, 0)), diagonal, ew.lit(diagonal, 1)) / ew.select(
         ew.gt(size, ew.lit(size, 0)), size, ew.lit(size, 1)
     )

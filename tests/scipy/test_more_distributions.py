@@ -191,13 +191,8 @@ def test_moments(name: str) -> None:
     args = (*shapes, *located)
     free = [k for k in range(len(args)) if name not in WHOLE or k not in WHOLE[name]]
     for k in free:
-        one = (
-            lambda x, k=k: (
-                family.var(*args[:k], x, *args[k + 1 :])
-                + family.mean(  # noqa: E731
-                    *args[:k], x, *args[k + 1 :]
-                )
-            )
+        one = lambda x, k=k: (
+            family.var(*args[:k], x, *args[k + 1 :]) + family.mean(*args[:k], x, *args[k + 1 :])
         )
         if not np.isfinite(one(args[k])):
             continue

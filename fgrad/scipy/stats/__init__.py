@@ -145,6 +145,13 @@ from fgrad.scipy.stats.hypotheses import (
     ttest_ind_from_stats as ttest_ind_from_stats,
     ttest_rel as ttest_rel,
 )
+from fgrad.scipy.stats.resampling import (
+    bootstrap as bootstrap,
+    ortho_group as ortho_group,
+    special_ortho_group as special_ortho_group,
+    uniform_direction as uniform_direction,
+    unitary_group as unitary_group,
+)
 
 plain = lazy_module("scipy.stats")
 
