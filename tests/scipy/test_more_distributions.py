@@ -191,9 +191,11 @@ def test_moments(name: str) -> None:
     args = (*shapes, *located)
     free = [k for k in range(len(args)) if name not in WHOLE or k not in WHOLE[name]]
     for k in free:
-        one = lambda x, k=k: (
-            family.var(*args[:k], x, *args[k + 1 :]) + family.mean(*args[:k], x, *args[k + 1 :])
-        )
+
+        def one(x: Any, k: int = k) -> Any:
+            given = (*args[:k], x, *args[k + 1 :])
+            return family.var(*given) + family.mean(*given)
+
         if not np.isfinite(one(args[k])):
             continue
         difference = (one(args[k] + 1e-5) - one(args[k] - 1e-5)) / 2e-5

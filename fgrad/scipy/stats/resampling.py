@@ -82,7 +82,9 @@ def _jackknife(of: Statistic, samples: list[Value]) -> Value:
     for j, sample in enumerate(samples):
         n = sample.shape[-1]
         left = np.array([[k for k in range(n) if k != i] for i in range(n)])
-        wide = [np.broadcast_to(x[..., None, :], (*x.shape[:-1], n, x.shape[-1])) for x in samples]
+        wide: list[Value] = [
+            np.broadcast_to(x[..., None, :], (*x.shape[:-1], n, x.shape[-1])) for x in samples
+        ]
         wide[j] = take(sample, left, axis=-1)
         values = of(*wide)
         away = (n - 1) * (np.mean(values, axis=-1, keepdims=True) - values)
@@ -170,9 +172,7 @@ def bootstrap(
     drawn = of(*_resampled(samples, rng, n_resamples))
     alpha = (1 - confidence_level) / (2 if side == "two-sided" else 1)
     shares = _shares(of, samples, drawn, alpha, way)
-    ends = (
-        quantile(drawn, shares, axis=-1) if has_tracer((drawn, shares)) else _plain(drawn, shares)
-    )
+    ends = quantile(drawn, shares, axis=-1)
     low, high = ends[..., 0], ends[..., 1]
     if way == "basic":
         value = of(*samples)
@@ -180,10 +180,6 @@ def bootstrap(
     low = np.full_like(low, -math.inf) if side == "less" else low
     high = np.full_like(high, math.inf) if side == "greater" else high
     return Bootstrapped(Interval(low, high), drawn, np.std(drawn, ddof=1, axis=-1))
-
-
-def _plain(drawn: Value, shares: Value) -> Value:
-    return plain.quantile(drawn, shares, axis=-1)
 
 
 def _resampled(samples: list[Value], key: Value, count: int) -> list[Value]:
