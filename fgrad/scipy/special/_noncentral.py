@@ -21,11 +21,11 @@ from fgrad.ops.special_functions import (
     Function,
     betainc_a,
     betainc_b,
-    betaln,
     gammainc_a,
     log_ndtr,
 )
-from fgrad.scipy.special._inverses import Slopes, complement, distribution, inverse
+from fgrad.scipy.special._inverses import Slopes, complement, distribution, inverse, stats
+from fgrad.scipy.special._table import tabulated
 from fgrad.trace import Value
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.custom.jvp import CustomJvp
@@ -127,19 +127,21 @@ def _chi_series(x: Value, v: Value, nc: Value) -> Value:
     return convert(log_series(term, *peak) - math.log(2) - (wide_nc + wide_x)[..., 0] / 2, x.dtype)
 
 
-@CustomJvp
-def ncx2_log_density(x: Value, v: Value, nc: Value) -> Value:
-    """The logarithm of the density of non-central chi^2 at x > 0."""
-    return _chi_series(x, v, nc)
+def slope_of(function: Callable[..., Value], place: int, *xs: Value) -> Value:
+    """The derivative of an elementwise function in one of its operands."""
+    one = lambda x: function(*xs[:place], x, *xs[place + 1 :])  # noqa: E731
+    return jvp(one, (xs[place],), (xs[place] * 0 + 1,))[1]
 
 
-@ncx2_log_density.defjvp
-def _(primals: tuple[Value, ...], tangents: tuple[Value, ...]) -> tuple[Value, Value]:
-    """f_nc = (f(v + 2) - f(v)) / 2, also at nc = 0."""
-    x, v, nc = primals
-    out, along = jvp(lambda x, v: _chi_series(x, v, nc), (x, v), tangents[:2])
-    above = ncx2_log_density(x, v + 2, nc)
-    return out, along + 0.5 * np.expm1(above - out) * tangents[2]
+# The logarithm of the density of non-central chi^2 at x > 0, by SciPy, with the slopes of the sum;
+# f_nc = (f(v + 2) - f(v)) / 2 holds at nc = 0 too.
+ncx2_log_density = tabulated(
+    "ncx2_logpdf",
+    lambda x, v, nc, out: slope_of(_chi_series, 0, x, v, nc),
+    lambda x, v, nc, out: slope_of(_chi_series, 1, x, v, nc),
+    lambda x, v, nc, out: 0.5 * np.expm1(ncx2_log_density(x, v + 2, nc) - out),
+    evaluate=lambda x, v, nc: stats.ncx2.logpdf(x, v, nc),
+)
 
 
 def _inside(x: Value, slope: Callable[[Value], Value]) -> Value:
@@ -179,13 +181,17 @@ def _beta_peak(q: Value, a: Value, b: Value, nc: Value) -> tuple[Value, Value]:
     return j, 1 / np.sqrt(1 / (j + 1) + 1 / (a + j) - 1 / (a + b + j))
 
 
+def _log_beta(a: Value, b: Value) -> Value:
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
+
+
 def _beta_series(q: Value, a: Value, b: Value, nc: Value) -> Value:
     """log sum_j (nc/2)^j / j! q^j / B(a + j, b)."""
     wide_q, wide_a, wide_b, wide_nc = _wide(q, a, b, nc)
 
     def term(j: Value) -> Value:
         shape = wide_a + j
-        scale = betaln(*np.broadcast_arrays(shape, wide_b))
+        scale = _log_beta(shape, wide_b)
         return _log_weight(j, wide_nc) + _log_power(wide_q, j) - scale
 
     peak = _beta_peak(*[convert(stop_gradient(y), _DOUBLE) for y in (q, a, b, nc)])
@@ -246,7 +252,7 @@ def _by_nc(m: Value, n: Value, nc: Value, x: Value) -> Value:
 
     def term(j: Value) -> Value:
         shape = a + j
-        scale = betaln(*np.broadcast_arrays(shape, b)) + np.log(shape)
+        scale = _log_beta(shape, b) + np.log(shape)
         return _log_weight(j, wide_nc) + shape * np.log(q) + b * np.log1p(-q) - scale
 
     known = [stop_gradient(y)[..., 0] for y in (q, a, b, wide_nc)]

@@ -20,6 +20,7 @@ from fgrad.scipy.special._noncentral import (
     ncf_log_density,
     nct_log_density,
     ncx2_log_density,
+    slope_of,
     upper_tail,
 )
 from fgrad.scipy.special._table import tabulated
@@ -72,12 +73,18 @@ range_sf = tabulated(
     "studentized_range_sf", lambda x, k, df, out: -range_density(x, k, df), "k", "df",
     evaluate=lambda x, k, df: plain.studentized_range.sf(x, k, df),
 )  # fmt: skip
+landau_log_density = tabulated(
+    "landau_logpdf", lambda x, out: slope_of(landau, 0, x),
+    evaluate=lambda x: plain.landau.logpdf(x),
+)  # fmt: skip
 landau_cdf = tabulated(
-    "landau_cdf", lambda x, out: np.exp(landau(x)), evaluate=lambda x: plain.landau.cdf(x)
-)
+    "landau_cdf", lambda x, out: np.exp(landau_log_density(x)),
+    evaluate=lambda x: plain.landau.cdf(x),
+)  # fmt: skip
 landau_sf = tabulated(
-    "landau_sf", lambda x, out: -np.exp(landau(x)), evaluate=lambda x: plain.landau.sf(x)
-)
+    "landau_sf", lambda x, out: -np.exp(landau_log_density(x)),
+    evaluate=lambda x: plain.landau.sf(x),
+)  # fmt: skip
 
 
 def _irwin_hall(x: Value, n: Value) -> Value:
@@ -268,7 +275,7 @@ FAMILIES: tuple[Continuous, ...] = (
         open_below=True, cdf=kolmogorov_cdf, sf=sp.kolmogorov, isf=sp.kolmogi,
     ),
     Continuous(
-        "landau", logpdf=landau, cdf=landau_cdf, sf=landau_sf,
+        "landau", logpdf=landau_log_density, cdf=landau_cdf, sf=landau_sf,
     ),
     Continuous(
         "studentized_range", "k df", support=_HALF, inside=1.0,
