@@ -44,7 +44,6 @@ LATER = (
     "log_of_a_sum_of_complex",
     "choices_with_repetition",
     "edges[chdtrc",
-    "other_names_are_refused",
 )
 PACKAGES = ("numpy", "scipy", "llvmlite", "optree", "opt_einsum")
 HEAD = f"""# Installations

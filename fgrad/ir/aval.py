@@ -77,12 +77,16 @@ def has_derivative(dtype: DType) -> bool:
     return dtype.kind in "fcV" and dtype.name not in STORED_INTEGERS
 
 
+def is_wide(dtype: DType) -> bool:
+    """Whether numbers are NumPy's `longdouble` or `clongdouble`; foreign dtypes have the same
+    letters."""
+    return dtype.num < FIRST_FOREIGN and dtype.char in "gG"
+
+
 def is_numeric(dtype: DType) -> bool:
     """Whether arrays of a dtype can be traced: bool, integer, floating point or complex."""
     if dtype.kind in "biufc":
-        if dtype.num < FIRST_FOREIGN:
-            return dtype.char not in "gG"
-        return is_stored(dtype)
+        return not is_wide(dtype) if dtype.num < FIRST_FOREIGN else is_stored(dtype)
     return is_bfloat16(dtype) or is_stored(dtype)
 
 

@@ -77,11 +77,11 @@ def _problem(eqn: Eqn, bound: set[Var], good: set[Hashable]) -> tuple[str, str] 
             shape = own
         elif own or atom.value.ndim:  # type: ignore[union-attr]
             return "P9", "a literal is not a scalar"
-        kind += (type(atom), own, aval.dtype.char, aval.weak)
+        kind += (type(atom), own, aval.dtype.num, aval.weak)
     if not bound.isdisjoint(outputs) or (len(outputs) > 1 and len(set(outputs)) < len(outputs)):
         return "P1", "a result is bound twice"
     for var in outputs:
-        kind += (var.aval.shape, var.aval.dtype.char, var.aval.weak)
+        kind += (var.aval.shape, var.aval.dtype.num, var.aval.weak)
     key = tuple(kind)
     if key in good:
         return None

@@ -164,7 +164,7 @@ def test_names_of_arguments_in_containers() -> None:
 
 @pytest.mark.parametrize(
     ("x", "text"),
-    [(np.array([1.0, np.nan]), "1 to 1, 1 NaN"), (np.zeros((0, 2)), ""), (True, "True"),
+    [(np.array([1.0, np.nan]), "1, 1 NaN"), (np.zeros((0, 2)), ""), (True, "True"),
      (np.array([3, -2]), "-2 to 3"), (2.5, "2.5"), (np.array([True, False]), "")],
 )  # fmt: skip
 def test_summaries_of_values(x: object, text: str) -> None:

@@ -279,7 +279,6 @@ BAD_OBJECTS: tuple[Any, ...] = (
     int,
     decimal.Decimal(1),
     fractions.Fraction(1, 2),
-    memoryview(b"abc"),
     slice(0, 3),
     Ellipsis,
     np.dtype("f8"),

@@ -173,3 +173,16 @@ def test_weights_stay_stored_in_loops_and_updates() -> None:
     kept = layers.copy()
     assert same(shrink(kept), kept)
     assert same(kept[0], (wide[0] * 0.5).astype(stored)) and same(kept[1:], layers[1:])
+
+
+@pytest.mark.parametrize("stored", STORED, ids=str)
+def test_letters_shared_with_numpy_are_no_confusion(stored: np.dtype[Any]) -> None:
+    """NumPy's own dtype of the same letter: two conversions in one program stay two."""
+    same = [np.dtype(c) for c in np.typecodes["AllInteger"] + "efd" if c == stored.char]
+    for own in same or [np.dtype(np.uint64)]:
+
+        def both(x: Any, stored: Any = stored, own: Any = own) -> Any:
+            return x.astype(stored).astype(np.float32) * 2 + x.astype(own).astype(np.float32)
+
+        x = np.array([0.0, 1.0, 1.0], np.float32)
+        np.testing.assert_array_equal(fgrad.jit(both)(x), both(x))

@@ -70,7 +70,7 @@ def _content(params: Params, known: dict[int, str]) -> str:
 
 
 def _literal(lit: Lit) -> str:
-    return lit.value.dtype.char + lit.value.tobytes().hex()
+    return dtype_text(lit.value.dtype) + lit.value.tobytes().hex()
 
 
 def array_digest(array: np.ndarray) -> str:

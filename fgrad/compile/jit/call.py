@@ -28,7 +28,7 @@ from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.config import config
 from fgrad.errors import UnsupportedTypeError
 from fgrad.ir import traits
-from fgrad.ir.aval import Aval
+from fgrad.ir.aval import Aval, is_wide
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Program
 from fgrad.ir.traits import Holds
@@ -98,7 +98,7 @@ def refuse_wide(program: Program) -> None:
     atoms = [(None, c[0] if isinstance(c, tuple) else c) for c in program.consts]
     atoms += [(eqn, x) for p in subprograms(program) for eqn in p.eqns for x in eqn.inputs]
     for eqn, x in atoms:
-        if x.aval.dtype.char in "gG":
+        if is_wide(x.aval.dtype):
             used = () if eqn is None or eqn.loc is None else (
                 ("used", f"{eqn.loc}:  {eqn.loc.text()}"),)  # fmt: skip
             raise UnsupportedTypeError(

@@ -198,7 +198,7 @@ class KernelBuilder:
     def const(self, x: object, dtype: np.dtype) -> int:
         """A number."""
         scalar = _python_scalar(x, dtype)
-        key = ("const", dtype.char, repr(scalar))
+        key = ("const", dtype.num, repr(scalar))
         return self._emit(key, 0, lambda id: Const(id, scalar, dtype))
 
     def index(self, place: AffineIndex, dtype: np.dtype = INT64) -> int:
@@ -206,7 +206,7 @@ class KernelBuilder:
         if not place.terms and not place.values:
             return self.const(place.const, dtype)
         if not place.values:
-            key = ("index", dtype.char, place)
+            key = ("index", dtype.num, place)
             depth = self.place_depth(place)
             return self._emit(key, depth, lambda id: Index(id, place.affine, dtype))
         if place == value(place.values[0][0]) and dtype == INT64:
@@ -220,7 +220,7 @@ class KernelBuilder:
     def op(self, name: str, dtype: np.dtype, *args: int) -> int:
         """A scalar operation; `dtype` is the result's."""
         depth = max([self.depths[a] for a in args])
-        return self._emit((name, dtype.char, args), depth, lambda id: Op(id, name, args, dtype))
+        return self._emit((name, dtype.num, args), depth, lambda id: Op(id, name, args, dtype))
 
     def load(
         self, buffer: str, place: AffineIndex, predicate: int | None = None, other: Scalar = 0,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from fgrad.compile.tasks.steps import Group
+from fgrad.ir.aval import dtype_text
 from fgrad.ir.program import Eqn, Lit, Var
 
 
@@ -40,10 +41,10 @@ def _write(eqn: Eqn, number: dict[Var, int], words: list[Hashable]) -> None:
     words += (prim.name, params.content if params else "", len(inputs), len(outputs))
     for atom in (*inputs, *outputs):
         if type(atom) is Lit:
-            words += (atom.value.dtype.char, atom.value.tobytes())
+            words += (dtype_text(atom.value.dtype), atom.value.tobytes())
             continue
         known = number.get(atom)  # type: ignore[arg-type]
         if known is None:
             known = number[atom] = len(number)  # type: ignore[index]
-            words += (atom.aval.shape, atom.aval.dtype.char)
+            words += (atom.aval.shape, dtype_text(atom.aval.dtype))
         words.append(known)

@@ -49,9 +49,9 @@ def _key(eqn: Eqn) -> tuple[object, ...]:
 
 def atom_key(atom: Atom) -> object:
     """Equal for equal atoms: a variable itself, a literal's dtype and bits."""
-    return atom if type(atom) is Var else (atom.value.dtype.char, atom.value.tobytes())  # type: ignore[union-attr]
+    return atom if type(atom) is Var else (atom.value.dtype.num, atom.value.tobytes())  # type: ignore[union-attr]
 
 
 def id_of_key(key: Any) -> Any:
     """An arbitrary but fixed order of atoms."""
-    return (0, id(key), b"") if type(key) is Var else (1, ord(key[0]), key[1])
+    return (0, id(key), b"") if type(key) is Var else (1, key[0], key[1])

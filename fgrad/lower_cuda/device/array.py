@@ -422,7 +422,7 @@ class _Scalars:
     def put(self, x: np.ndarray) -> DeviceArray:
         """An array of rank 0."""
         device = driver()
-        key = id(device), x.dtype.char, x.tobytes()
+        key = id(device), x.dtype.num, x.tobytes()
         found = self.kept.get(key)
         if found is None or found.device_of is not device:
             found = _copied(x)

@@ -149,6 +149,8 @@ def bootstrap(
         >>> bool(bootstrap((x,), np.mean, rng=key).standard_error < 1.0)
         True
     """
+    for option in kwargs.keys() - {"random_state"}:
+        raise TypeError(f"bootstrap() got an unexpected keyword argument {option!r}")
     if not is_key(rng):
         if has_tracer(data):
             why = "its numbers come from a generator with a state."
