@@ -12,9 +12,10 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fgrad.capture.names import MADE, nodes_in, own_nodes
+from fgrad.capture.names import MADE, WITHOUT_PARTS, nodes_in, own_nodes
 from fgrad.capture.source import Unconvertible, copied, no_arguments, placed
 
+_LEFT_ALONE = WITHOUT_PARTS | {ast.Name, ast.Constant}
 CAPTURE = f"{MADE}capture"  # the name of the operators in rewritten code
 LEFT_ALONE = frozenset({"super", "locals", "globals", "eval", "exec", "vars", "dir"})
 ITEM, ITEMS, ROWS, PARTS = f"{MADE}item", f"{MADE}items", f"{MADE}rows", f"{MADE}value"
@@ -112,6 +113,24 @@ class Expressions(ast.NodeTransformer):
             for part in (ast.Constant(type(op).__name__), later(value))
         ]
         return placed(operator_call("chained", node.left, *rest), node)
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Visit the parts that may be rewritten, not names, numbers and what has no parts."""
+        fields = vars(node)
+        for name, value in fields.items():
+            kind = type(value)
+            if kind is list:
+                value[:] = [made for part in value for made in self._parts(part)]
+            elif kind not in _LEFT_ALONE:
+                fields[name] = self.visit(value)
+        return node
+
+    def _parts(self, part: object) -> Sequence[object]:
+        """What comes in place of an item of a list."""
+        if type(part) in _LEFT_ALONE:
+            return (part,)
+        made = self.visit(part)  # type: ignore[arg-type]
+        return made if isinstance(made, list) else (made,)
 
     # Attributes and elements.
 
@@ -338,10 +357,7 @@ def _shown(node: ast.expr) -> ast.expr:
 
 def _is_constant(index: ast.expr) -> bool:
     """Whether an index is written as numbers."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return all([not isinstance(p, ast.Name) for part in parts for p in nodes_in(part)]) and all(
-        [not isinstance(p, (ast.Call, ast.Attribute)) for part in parts for p in nodes_in(part)]
-    )
+    return not any([isinstance(p, (ast.Name, ast.Call, ast.Attribute)) for p in nodes_in(index)])
 
 
 def _refuse_bindings(nodes: Sequence[ast.expr]) -> None:

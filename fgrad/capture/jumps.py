@@ -13,7 +13,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from fgrad.capture.names import FUNCTIONS, MADE, own_nodes
+from fgrad.capture.names import FUNCTIONS, MADE
 from fgrad.capture.source import Unconvertible, placed
 
 RESULT, RETURNED = f"{MADE}result", f"{MADE}returned"  # of a function with several `return`s
@@ -80,9 +80,8 @@ def surely_left(statements: Sequence[ast.stmt], kinds: JumpTypes) -> bool:
     return bool(both) and all([surely_left(b, kinds) for b in (last.body, last.orelse)])  # type: ignore[attr-defined]
 
 
-def without_returns(body: Block, like: ast.AST) -> Block:
-    """The body of a function with one `return`, at its end."""
-    returns = [s for s in own_nodes(body) if isinstance(s, ast.Return)]
+def without_returns(body: Block, returns: Sequence[ast.Return], like: ast.AST) -> Block:
+    """The body of a function, which has these jumps, with one `return`, at its end."""
     if not returns or (len(returns) == 1 and body[-1] is returns[0]):
         return body
     jumps = _Returns()

@@ -16,6 +16,7 @@ NONE: Names = frozenset()
 MADE = "."  # names that rewriting makes begin so, as no name of a user's can: `.item`
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_SCOPES = frozenset([*FUNCTIONS, ast.ClassDef])
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -26,8 +27,8 @@ def children(node: ast.AST) -> list[ast.AST]:
     for value in vars(node).values():
         kind = type(value)
         if kind is list:
-            found += [x for x in value if type(x) not in _WITHOUT_PARTS]
-        elif kind not in _WITHOUT_PARTS:
+            found += [x for x in value if type(x) not in WITHOUT_PARTS]
+        elif kind not in WITHOUT_PARTS:
             found.append(value)
     return found
 
@@ -161,7 +162,7 @@ _SIMPLE = (
 )  # fmt: skip
 _FOUND = f"{MADE}found"
 _MARKS = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
-_WITHOUT_PARTS = frozenset([
+WITHOUT_PARTS = frozenset([
     _Found, int, str, type(None), float, bool, complex, bytes, type(...), tuple, frozenset,
     *[kind for mark in _MARKS for kind in mark.__subclasses__()],
 ])  # fmt: skip
@@ -238,7 +239,7 @@ def own_nodes(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
     while left:
         node = left.pop()
         yield node
-        if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        if type(node) not in _SCOPES:
             left += children(node)
 
 

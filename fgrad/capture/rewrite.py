@@ -13,12 +13,14 @@ reads and writes (`state.py`).  File and line numbers stay.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from types import CodeType, FunctionType
 
 from fgrad.capture import jumps
 from fgrad.capture.expressions import CAPTURE, ITEM, Expressions, later, load, operator_call
 from fgrad.capture.jumps import Block, at
 from fgrad.capture.names import (
+    FUNCTIONS,
     MADE,
     NONE,
     Names,
@@ -104,11 +106,13 @@ class _Function:
         self.expressions = Expressions(
             _inner, first[0].arg if first else None, elements_written(node.body)
         )
-        body = jumps.without_returns(node.body, node)
+        returns = [n for n in nodes if isinstance(n, ast.Return)]
+        body = jumps.without_returns(node.body, returns, node)
         self.later = read_later(body)
         new, carried = self.block(body, NONE)
         own = carried - {a.arg for a in parameters} - self.outside
-        cells = at(_cells(node, self.outside - self.globals), node)
+        inner = [n for n in nodes if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
+        cells = at(_cells(node, inner, self.outside - self.globals), node)
         node.body = [*_declared(own, node), *cells, *new] or at([ast.Pass()], node)
         return node
 
@@ -251,10 +255,10 @@ def _watch(s: ast.Try) -> None:
         handler.body = [*at([ast.Expr(operator_call("caught"))], handler), *handler.body]
 
 
-def _cells(node: ast.FunctionDef, outside: Names) -> Block:
+def _cells(node: ast.FunctionDef, scopes: Sequence[ast.AST], outside: Names) -> Block:
     """Statements that name the variables of an enclosing function which a function binds, and those
-    of its own which functions in it bind."""
-    inner = [part for part in nodes_in(node) if isinstance(part, ast.Nonlocal)]
+    of its own which `scopes` in it bind."""
+    inner = [part for n in scopes for part in nodes_in(n) if isinstance(part, ast.Nonlocal)]
     parameters = {part.arg for part in nodes_in(node.args) if isinstance(part, ast.arg)}
     bound = stored(node.body)
     own = frozenset([n for part in inner for n in part.names]) & (bound | parameters) - outside
