@@ -267,7 +267,7 @@ def _watch() -> list[Place]:
 
 
 def _door_cells() -> list[tuple[Primitive, CellType]]:
-    """The cells in which the short doors keep their evaluations."""
+    """The cells in which the fast path keeps their evaluations."""
     return [
         (prim, door.__closure__[door.__code__.co_freevars.index("evaluate")])  # type: ignore[attr-defined]
         for prim, door in DOORS

@@ -260,7 +260,7 @@ class Builder:
         self.keeps = keeps
         self.level = self.opened = 0
         self.live = False
-        self.plain = False  # open, and the short doors may be taken
+        self.plain = False  # open, and the fast path may be taken
         self.axes: tuple[Axis, ...] = ()  # named ones that were open when it was opened
         self.varied: dict[tuple[int, str], PyTree] = {}  # values that were made to vary
         self.before: Sequence[tuple[Builder, int]] = ()  # enclosing traces, their values so far

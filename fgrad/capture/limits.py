@@ -82,10 +82,11 @@ class _Ranges:
     def made(self, builder: Builder, record: Record) -> Range | None:
         """The range of what an equation makes."""
         if record.prim is checked_p:  # what fails is an error
-            first = record.operands[0]
-            return self.at(builder, first) if type(first) is int else self.of(first)
+            checked = record.operands[0]
+            return self.at(builder, checked) if type(checked) is int else self.of(checked)
         rule = _RULES.get(record.prim)
-        if rule is None or record.values[0].dtype.kind not in "iu":
+        first = record.values[0]  # None if no derivative reads it
+        if rule is None or first is None or first.dtype.kind not in "iu":
             return None
         each = [self.at(builder, x) if type(x) is int else self.of(x) for x in record.operands]
         return None if None in each else rule(*each)  # type: ignore[arg-type]

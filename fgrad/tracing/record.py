@@ -30,7 +30,7 @@ class Record(NamedTuple):
     prim: Primitive
     operands: Sequence[Any]  # a Python int is the number of a value; anything else is a constant
     # The operands in the enclosing context; an Aval if unknown, or if no derivative reads the value
-    # (None in records of the short doors).
+    # (None in records of the fast path).
     values: Sequence[Any]
     params: EqnParams
     outs: Sequence[int]

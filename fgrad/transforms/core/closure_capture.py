@@ -66,7 +66,7 @@ class closing:
         builder.captures.update(self.seeds)
         self.shut = [outer for outer, _ in builder.before if outer.plain]
         for outer in self.shut:
-            outer.plain = False  # the short doors would record there
+            outer.plain = False  # the fast path would record there
 
     def __exit__(self, *_exc: object) -> None:
         state = THREAD.state
