@@ -180,7 +180,8 @@ def name_that_a_loop_in_a_short_loop_may_bind(x, p, n):
 
 
 @case(A([1.0, 2.0, 3.0]), -1.0)
-@case(A([1.0, 2.0, 3.0]), 0.5)
+@case(A([1.0, 2.0, 3.0]), 0.4)
+@case(A([1.0, 2.0, 3.0]), 0.6)
 def name_that_loops_exchange_is_written(x, p):
     y, z = x.copy(), 2.0 * x
     u = y
