@@ -1,4 +1,4 @@
-"""The probes of semantics in all modes; `python tests/unmodified/probes.py` shows what each gives."""
+"""The probes of semantics in all modes; `tests/unmodified/probes.py` shows what each gives."""
 
 from __future__ import annotations
 
