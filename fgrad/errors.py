@@ -249,6 +249,10 @@ class CustomRuleError(FgradError, TypeError, ValueError):
     """A user-defined derivative or batching rule returned a result that does not fit."""
 
 
+class ExportError(FgradError, ValueError):
+    """A function that no file can hold, or a file that is not what it should be."""
+
+
 class MissingCudaError(FgradError, ImportError):
     """A part of the CUDA toolchain is not installed."""
 

@@ -27,7 +27,7 @@ from fgrad.compile.kernel.machine import (
     MEMORY_BYTES_PER_CYCLE,
     VECTOR_BYTES,
 )
-from fgrad.compile.llvm.runtime import Source, build_counted, target
+from fgrad.compile.llvm.runtime import Source, build_counted, kept_code, target
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.compile.tasks.routines import Gemm
 
@@ -55,13 +55,13 @@ def product_code(spec: Gemm) -> Product:
     return Product(_matrix_address(spec.dtype), tuple(layout(spec)))
 
 
-@lru_cache
+@kept_code
 def _vector_address(dtype: np.dtype, guarded: bool) -> int:
     source = Source(f"gemv {dtype.str} {guarded}", lambda symbol: _gemv(symbol, dtype, guarded))
     return build_counted([source], _blas_imports(), glue=True)[0]
 
 
-@lru_cache
+@kept_code
 def _matrix_address(dtype: np.dtype) -> int:
     content = f"gemm {_product_name(dtype)}"
     source = Source(content, lambda symbol: _glue(symbol, dtype))
@@ -79,7 +79,7 @@ def _tiles(dtype: np.dtype) -> Tiling:
     return tiling(dtype, made_for.triple, made_for.features)
 
 
-@lru_cache
+@kept_code
 def _product_imports(dtype: np.dtype) -> dict[str, int]:
     """The function for a type of numbers, by its name."""
     return {_product_name(dtype): build_counted([_product_source(dtype)])[0]}

@@ -35,7 +35,7 @@ def work_of(program: Program, executable: Executable) -> Work:
     inputs, outputs = len(executable.in_avals), len(executable.out_avals)
     place = list(range(host.given))
     run, table, extent = host.interpreter, host.address, 0
-    step = _whole(host.steps, host.given)
+    step = whole(host.steps, host.given)
     if step is not None:
         run, table, extent = step.address, 0, step.hi
         order = [*step.slots, *(k for k in range(host.given) if k not in step.slots)]
@@ -65,7 +65,7 @@ def _meets(program: Program) -> bool:
     return any([communicates(eqn) for eqn in program.eqns])
 
 
-def _whole(steps: Sequence[Step], given: int) -> Call | None:
+def whole(steps: Sequence[Step], given: int) -> Call | None:
     """The only step, if it is a kernel on different given slots that starts its range at 0."""
     step = steps[0] if len(steps) == 1 else None
     if type(step) is not Call or step.lo != 0:

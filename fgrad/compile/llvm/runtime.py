@@ -16,7 +16,7 @@ import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from fgrad.base.digest import digest
@@ -29,6 +29,7 @@ from fgrad.compile.llvm.store import DiskStore, contents, python_files
 from fgrad.compile.llvm.target import host_target, llvm_version
 from fgrad.compile.llvm.text import ATTRIBUTES, Target
 from fgrad.config import config
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.compile.llvm import generator
@@ -41,6 +42,7 @@ LEAST_TEXT = 1 << 13  # characters, about 5 ms, that are worth a thread
 RECENT_CODE = 512  # objects that are kept though nothing refers to them
 _REFERENCE = b"see "
 
+F = TypeVar("F", bound=Callable[..., PyTree])
 KernelFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -54,6 +56,13 @@ class Source(NamedTuple):
     emit: Callable[[str], tuple[str, set[str]]]
 
 
+class Recorded(NamedTuple):
+    """A function that was asked for, and the addresses of what it imports."""
+
+    source: Source
+    imports: Mapping[str, int]
+
+
 class _Session:
     """The machine code of the process."""
 
@@ -61,6 +70,7 @@ class _Session:
         self.loaded: WeakValueDictionary[str, Code] = WeakValueDictionary()  # by symbol
         self.recent: OrderedDict[Code, None] = OrderedDict()
         self.permanent: set[Code] = set()
+        self.recordings: list[dict[str, Recorded]] = []
         self.spent = {"write": 0.0, "generate": 0.0, "load": 0.0}  # seconds, of this process
         self._store = DiskStore(config.cache_dir)
         store = self._store if config.cache else None
@@ -125,6 +135,9 @@ def build_counted(
     """
     session = _SESSION
     symbols = [session.symbol(source.content) for source in sources]
+    for recording in session.recordings:
+        for symbol, source in zip(symbols, sources, strict=True):
+            recording[symbol] = Recorded(source, imports or {})
     with LOCK:
         found: dict[str, Code] = {}
         missing: dict[str, Source] = {}
@@ -141,6 +154,30 @@ def build_counted(
             if config.cache:
                 _to_disk(data, names)
         return [found[symbol].address(symbol) for symbol in symbols]
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[dict[str, Recorded]]:
+    """A context in which the functions that are asked for are noted, by symbol; what
+    `kept_code` keeps is asked for again."""
+    found: dict[str, Recorded] = {}
+    _SESSION.recordings.append(found)
+    try:
+        yield found
+    finally:
+        _SESSION.recordings = [each for each in _SESSION.recordings if each is not found]
+
+
+def kept_code(function: F) -> F:
+    """Decorator: a function of hashable arguments that builds code is called once for each, but
+    anew while a recording is on."""
+    kept = functools.lru_cache(function)
+
+    @functools.wraps(function)
+    def call(*args: PyTree) -> PyTree:
+        return function(*args) if _SESSION.recordings else kept(*args)
+
+    return cast(F, call)
 
 
 @contextlib.contextmanager
@@ -245,7 +282,7 @@ def _known(symbol: str, imports: Mapping[str, int]) -> Code | None:
 def _load(data: bytes, symbols: list[str], imports: Mapping[str, int]) -> Code:
     """Load an object, which may also call the conversions of float16 that the machine lacks, and
     look for signals."""
-    polls = _signal_functions() if interrupts.POLL.encode() in data else {}
+    polls = signal_functions() if interrupts.POLL.encode() in data else {}
     return _loaded(data, symbols, {**_conversions(), **polls, **imports})
 
 
@@ -258,12 +295,12 @@ def _loaded(data: bytes, symbols: list[str], imports: Mapping[str, int]) -> Code
 def raise_kept() -> None:
     """Raise what a signal's handler raised while native code ran in this thread, if anything."""
     if interrupts.is_stopped():
-        restore = _signal_functions()[interrupts.RAISE]
+        restore = signal_functions()[interrupts.RAISE]
         ctypes.PYFUNCTYPE(None)(restore)()  # which raises what is set
 
 
 @functools.cache
-def _signal_functions() -> dict[str, int]:
+def signal_functions() -> dict[str, int]:
     """The addresses of what looks for signals."""
     texts = interrupts.functions()
     sources = [

@@ -31,17 +31,17 @@ _PROCESSOR_BYTES = 1 << 14  # the description of the first processor
 
 def host_target(store: DiskStore | None) -> Target:
     """This machine, by its features and not by LLVM's guess of its name alone."""
-    processor = _processor()
-    if store is None or not processor:
+    found = processor()
+    if store is None or not found:
         return generator.host_target()
-    words = (processor, platform.machine(), llvm_version())
+    words = (found, platform.machine(), llvm_version())
     key = "t_" + digest(repr(words).encode())[:40]
     known = (store.get(key) or b"").decode().split("\n")
     if len(known) == len(Target._fields):
         return Target(*known)
-    found = generator.host_target()
-    store.put(key, "\n".join(found).encode())
-    return found
+    described = generator.host_target()
+    store.put(key, "\n".join(described).encode())
+    return described
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def version_in(package: str, file: str) -> str:
     return ""
 
 
-def _processor() -> str:
+def processor() -> str:
     """How the system describes the first processor, without what changes from time to time."""
     try:
         with open("/proc/cpuinfo", "rb") as file:

@@ -1,0 +1,190 @@
+"""L7. `load`: a file -> a function.
+
+    trust=False    the program is read from its text, checked, and compiled here
+    trust=True     the file's machine code runs, if it is for this machine: no compiler is loaded
+
+A call checks its arguments against the types in the file.  The second call makes further ones
+native, as those of `jit` are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import numpy as np
+
+from fgrad.aot.files import File, avals_of, read
+from fgrad.aot.trees import check_spec, leaves_of, made
+from fgrad.base.lazy_import import lazy_module
+from fgrad.errors import ArgumentError, ExportError
+from fgrad.ir.aval import PYTHON_SCALARS, Aval
+from fgrad.ir.program import Program
+from fgrad.trace import Tracer
+from fgrad.typing import PyTree
+
+if TYPE_CHECKING:
+    from fgrad.aot import native, parsing, trusted
+    from fgrad.compile.jit import call as calls
+else:
+    calls = lazy_module("fgrad.compile.jit.call")
+    native = lazy_module("fgrad.aot.native")
+    parsing = lazy_module("fgrad.aot.parsing")
+    trusted = lazy_module("fgrad.aot.trusted")
+
+_PYTHON_CALLS = 1  # before a call is made native
+
+
+class Executable(Protocol):
+    """What runs a program on contiguous arrays."""
+
+    def __call__(self, args: Sequence[np.ndarray], /) -> Sequence[object]: ...
+
+
+def load(path: str | os.PathLike[str], trust: bool = False) -> Loaded:
+    """The function that `fgrad.export` has written into a file.
+
+    Arguments:
+        path: the file.
+        trust: whether to run the machine code in the file, which takes some milliseconds and loads
+            no compiler.  Machine code can do all that you can: trust your own files alone.  Without
+            it, or where the file has no code for this machine, the text of the program is compiled,
+            and nothing in the file is executed.
+
+    Returns:
+        A function of arguments as the exported one had: the same containers, shapes and dtypes.  It
+        can be traced and differentiated as others are.
+
+    Raises:
+        ExportError: the file is not one of `export`, is damaged, or of another version.
+        OSError: it cannot be read.
+
+    Example:
+        >>> import fgrad, numpy as np, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "f.fgx")
+        >>> size = fgrad.export(lambda x: {"y": np.sin(x) * 2}, np.zeros(2), path=path)
+        >>> fgrad.load(path, trust=True)(np.array([0.0, 1.0]))
+        {'y': array([0.        , 1.68294197])}
+    """
+    file = read(os.fspath(path))
+    return Loaded(file, trust)
+
+
+class Loaded:
+    """A function from a file.
+
+    `name` is that of the exported function, `is_native` says whether the file's machine code runs;
+    `program` is what it computes, which can be printed.
+    """
+
+    def __init__(self, file: File, trust: bool) -> None:
+        self._file = file
+        self.name = _text(file, "name")
+        self.__name__ = self.name
+        self._in_avals = avals_of(file, "inputs")
+        self._out_avals = avals_of(file, "outputs")
+        self._arguments = _structure(file, "arguments", len(self._in_avals))
+        self._results = _structure(file, "results", len(self._out_avals))
+        if type(self._arguments) is not dict or [*self._arguments] != ["tuple"]:
+            file.refuse("its arguments are no tuple")
+        self._program: Program | None = None
+        self._fast: Any = None
+        self._count = 0
+        found = trusted.code_of(file, self._in_avals, self._out_avals) if trust else None
+        self.is_native = found is not None
+        self._executable: Executable = self._compiled() if found is None else found
+
+    def _compiled(self) -> Executable:
+        return calls.executable_of(self.program)
+
+    @property
+    def program(self) -> Program:
+        """The program, read from its text."""
+        if self._program is None:
+            self._program = parsing.program_of(self._file, self._in_avals, self._out_avals)
+        return self._program
+
+    def __repr__(self) -> str:
+        how = "machine code" if self.is_native else "compiled"
+        return f"<{self.name} of {self._file.path}: {how}>"
+
+    def __call__(self, *args: PyTree) -> PyTree:
+        fast = self._fast
+        return fast(*args) if fast is not None else self.call_in_python(args)
+
+    def call_in_python(self, args: tuple[PyTree, ...]) -> PyTree:
+        """A call that is not native: of other arguments, traced, or the first ones."""
+        found = list(leaves_of(self._arguments, args, self._wrong))
+        leaves: list[Any] = [None] * len(found)
+        traced = False
+        for k, leaf, at in found:
+            if type(leaf) is Tracer:
+                traced = True
+                leaves[k] = leaf
+                self._check(leaf.aval.shape, leaf.aval.dtype, self._in_avals[k], at)
+            else:
+                leaves[k] = self._array(leaf, self._in_avals[k], at)
+        if traced:
+            return made(self._results, self._traced(leaves))
+        outs = self._executable(leaves)
+        self._count += 1
+        if self._fast is None and self._count > _PYTHON_CALLS:
+            self._fast = native.native_calls(self, args)
+        return made(self._results, outs)
+
+    def _traced(self, leaves: Sequence[Any]) -> Sequence[object]:
+        if self._file.head.get("differentiable") is not True:
+            raise ExportError(
+                f"{self!r} cannot be traced.",
+                (
+                    ("why", "it had derivative rules of yours, which are not in the file."),
+                    ("write", "fgrad.export(fgrad.value_and_grad(f), ...)    the derivative itself"),
+                ),
+            )
+        return calls.call(self.program, leaves)
+
+    def _array(self, leaf: Any, aval: Aval, at: str) -> np.ndarray:
+        """A leaf as the array that the program takes."""
+        weak = PYTHON_SCALARS.get(type(leaf))
+        if weak is not None and not aval.shape and weak == aval.dtype:
+            return np.asarray(leaf, aval.dtype)
+        if not isinstance(leaf, (np.ndarray, np.generic)):
+            self._wrong(at, f"an array {aval}", type(leaf).__name__)
+        self._check(leaf.shape, leaf.dtype, aval, at)
+        return np.asarray(leaf, aval.dtype, order="C")
+
+    def _check(self, shape: tuple[int, ...], dtype: np.dtype, aval: Aval, at: str) -> None:
+        if shape != aval.shape or dtype != aval.dtype:
+            self._wrong(at, f"{Aval(aval.shape, aval.dtype)}", f"{Aval(shape, dtype)}")
+
+    def _wrong(self, at: str, expected: str, given: str = "") -> NoReturn:
+        rows = [("wants", expected)]
+        if given:
+            rows.append(("given", given))
+        where = f"argument {at[1:].replace(']', '', 1)}" if at else "arguments"
+        rows.append(("why", "a file holds one program, for one type of arguments."))
+        raise ArgumentError(f"{self!r}: {where} does not fit.", rows)
+
+
+def _text(file: File, name: str) -> str:
+    found = file.head.get(name)
+    if type(found) is not str or not found.isidentifier() or len(found) > 256:
+        file.refuse(f"its {name} is not a word")
+    return found
+
+
+def _structure(file: File, name: str, count: int) -> PyTree:
+    spec = file.head.get(name)
+    if not check_spec(spec, count):
+        file.refuse(f"its {name} have no structure")
+    return spec
+
+
+def address_of(array: np.ndarray) -> int:
+    """Where the elements of an array are."""
+    return array.ctypes.data
+
+
+POINTER = ctypes.c_void_p

@@ -1,0 +1,63 @@
+"""L7. The text in a file -> a checked program, which cannot do anything but compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import fgrad.lax as _lax
+import fgrad.nn as _nn
+import fgrad.random as _random
+from fgrad.aot.files import File
+from fgrad.errors import CheckError, FgradError
+from fgrad.ir.aval import Aval
+from fgrad.ir.check import check_program
+from fgrad.ir.program import Program
+from fgrad.ir.text import parse_program
+from fgrad.ir.walk import communicates, subprograms
+
+LIBRARIES = (_lax, _nn, _random)  # which define primitives
+MOST_BYTES = 1 << 46  # of one array in a program
+MOST_DEPTH = 50  # of brackets in a line
+
+
+def program_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Program:
+    """The program of a file.
+
+    Raises:
+        ExportError: the text is no program, or not one of these types.
+    """
+    data = bytes(file.section(file.head.get("program")))
+    places = file.head.get("constants")
+    arrays = file.head.get("arrays")
+    if type(places) is not list or type(arrays) is not list:
+        file.refuse("it has no list of constants")
+    if not all([type(k) is int and 0 <= k < len(arrays) for k in places]):
+        file.refuse("it has no such constant")
+    constants = [file.array(arrays[k]) for k in places]
+    try:
+        program = parse_program(data.decode("ascii"), constants)
+        check_program(program, "load")
+    except CheckError as error:
+        file.refuse(f"its program is not sound: {error.headline} {_why(error)}")
+    except Exception as error:  # noqa: BLE001  (a parser of hostile text: whatever it meets)
+        file.refuse(f"its program cannot be read: {type(error).__name__}")
+    if [*map(_plain, program.in_avals)] != [*map(_plain, in_avals)]:
+        file.refuse("the program takes other arguments than its head says")
+    if [*map(_plain, program.out_avals)] != [*map(_plain, out_avals)]:
+        file.refuse("the program gives other results than its head says")
+    for each in subprograms(program):
+        for eqn in each.eqns:
+            if eqn.prim.owner is not None or eqn.prim.effect or communicates(eqn):
+                file.refuse(f"its program has the operation {eqn.prim.name}")
+            for var in eqn.outputs:
+                if var.aval.size * var.aval.dtype.itemsize > MOST_BYTES:
+                    file.refuse("its program has an array that no memory holds")
+    return program
+
+
+def _why(error: FgradError) -> str:
+    return next((text for label, text in error.rows if label == "why"), "")
+
+
+def _plain(aval: Aval) -> tuple[object, ...]:
+    return aval.shape, aval.dtype

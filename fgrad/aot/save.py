@@ -1,0 +1,241 @@
+"""L7. `export`: a function -> a file with its program as text, its constants and machine code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from fgrad import __version__, tree
+from fgrad.aot.files import FORMAT
+from fgrad.aot.machine import NotMachineCode, machine_of
+from fgrad.aot.objects import object_of
+from fgrad.aot.trees import NotPlain, spec_of
+from fgrad.aot.writing import Writer, aval_words, write
+from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.cpu.native import runs_long
+from fgrad.compile.jit.entries import Entry
+from fgrad.compile.jit.jitted import Jitted, jit
+from fgrad.compile.llvm.runtime import target
+from fgrad.compile.llvm.target import processor
+from fgrad.compile.passes.inline import inline_calls
+from fgrad.errors import ExportError
+from fgrad.ir.primitive import Opaque
+from fgrad.ir.program import Eqn, Program
+from fgrad.ir.text import const_digest, equal_programs, parse_program, print_eqn, print_program
+from fgrad.ir.walk import communicates, subprograms
+from fgrad.typing import PyTree
+
+TARGETS = ("host",)
+_SMALL_CONST = 16
+
+
+class Exportable(NamedTuple):
+    """A traced function in the form that leaves the process."""
+
+    traced: Program  # with the user's lines
+    program: Program  # parsed from the text
+    text: str
+    arguments: PyTree
+    results: PyTree
+    differentiable: bool
+
+
+def export(
+    f: Callable[..., PyTree],
+    *example_args: PyTree,
+    path: str | os.PathLike[str],
+    targets: Sequence[str] = TARGETS,
+) -> int:
+    """Write a function, compiled for arguments like the given ones, into a file that `load` reads.
+
+    Arguments:
+        f: a function, jitted or not; also `fgrad.grad(g)` and other transforms.
+        example_args: arrays and numbers in tuples, lists and dictionaries; what counts is their
+            shapes and dtypes.
+        path: the file, which is replaced if there is one.
+        targets: for which machines there is machine code: "host" is this one.  Without any the file
+            is smaller, and compiled when it is loaded.
+
+    Returns:
+        The size of the file in bytes.
+
+    What `f` reads from outside is as it is now.  A program that calls NumPy, SciPy or MPI while it
+    runs has no machine code in the file; it is compiled when it is loaded.
+
+    Raises:
+        ExportError: a file cannot hold the function: it calls Python, writes into its arguments, or
+            takes or gives containers of other classes.
+
+    Example:
+        >>> import fgrad, numpy as np, os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "loss.fgx")
+        >>> loss = lambda w, x: np.sum(np.tanh(x @ w) ** 2)
+        >>> w, x = np.ones(3), np.ones((4, 3))
+        >>> size = fgrad.export(fgrad.value_and_grad(loss), w, x, path=path)
+        >>> f = fgrad.load(path)
+        >>> value, slope = f(w, x)
+        >>> np.allclose(slope, fgrad.grad(loss)(w, x))
+        True
+    """
+    for name in targets:
+        if name not in TARGETS:
+            raise ExportError(
+                f"There is no target {name!r}.", (("write", 'targets=("host",)    or targets=()'),)
+            )
+    found = exportable(f, example_args, "fgrad.export")
+    writer = Writer()
+    program = found.program
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "fgrad": __version__,
+        "name": program.name,
+        "arguments": found.arguments,
+        "results": found.results,
+        "inputs": aval_words(program.in_avals),
+        "outputs": aval_words(program.out_avals),
+        "differentiable": found.differentiable,
+        "program": writer.section(found.text.encode()),
+        "constants": [writer.array(x) for x in named_constants(program)],
+        "machine": [],
+    }
+    if targets:
+        words = _machine_words(program, writer)
+        head["machine"] = [] if words is None else [words]
+    return write(os.fspath(path), head, writer)
+
+
+def named_constants(program: Program) -> list[np.ndarray]:
+    """The arrays that the text of a program names by their contents."""
+    arrays = [x for each in subprograms(program) for _, x in each.consts if x.size > _SMALL_CONST]
+    return list({const_digest(x): x for x in arrays}.values())
+
+
+def _machine_words(program: Program, writer: Writer) -> dict[str, Any] | None:
+    """What the head says of machine code for this machine; None if there is none."""
+    try:
+        machine = machine_of(program)
+    except NotMachineCode:
+        return None
+    made = object_of(machine)
+    image = machine.image
+    return {
+        "target": list(target()),
+        "processor": processor(),
+        "code": writer.section(made.code),
+        "symbol": made.symbol,
+        "extent": made.extent,
+        "order": made.order,
+        "arena": machine.arena_bytes,
+        "arrays": [writer.array(x) for x in image.consts],
+        "fills": [[k, writer.array(np.asarray(x.value).reshape(1))] for k, x in image.literals],
+        "messages": machine.messages,
+        "libraries": machine.libraries,
+        "long": runs_long(program),
+    }
+
+
+def exportable(
+    f: Callable[..., PyTree], example_args: Sequence[PyTree], caller: str
+) -> Exportable:
+    """The program of a function, by way of its text.
+
+    Raises:
+        ExportError: see `export`.
+    """
+    jitted = f if isinstance(f, Jitted) else jit(f)
+    assert isinstance(jitted, Jitted)
+    entry = jitted.entry_of(tuple(example_args), {})
+    traced = _closed(entry, caller, jitted)
+    arguments = _spec(tuple(example_args), "arguments", caller)
+    results = 0 if entry.single else _spec(entry.result(range(len(traced.outputs))), "results", caller)
+    opaque = [e for e in _equations(traced) if any([isinstance(p, Opaque) for p in e.params.values()])]
+    program = inline_calls(traced) if opaque else traced
+    _check_equations(program, caller)
+    program = program.replace(name=_plain_name(program.name))
+    text = print_program(program, locs=False)
+    try:
+        parsed = parse_program(text, named_constants(program))
+    except (ValueError, KeyError) as error:
+        raise ExportError(
+            f"{caller}: the program has no text form.", (("why", f"{error}"),)
+        ) from error
+    if not equal_programs(parsed, program):
+        raise ExportError(f"{caller}: the text of the program is not the program.")
+    return Exportable(traced, parsed, text, arguments, results, not opaque)
+
+
+def _closed(entry: Entry, caller: str, jitted: Jitted) -> Program:
+    """The program of an entry, with what it captured as constants."""
+    effects = entry.effects
+    if effects is not None and (effects.writes or effects.stores or effects.contiguous):
+        raise ExportError(
+            f"{caller}: {jitted} writes into its arguments or into what it captured.",
+            (("write", "return the new arrays instead"),),
+        )
+    if entry.arguments.statics:
+        names = ", ".join([repr(name) for name, _ in entry.arguments.statics])
+        raise ExportError(
+            f"{caller}: the arguments {names} of {jitted} are static.",
+            (("write", "lambda x: f(x, n=3)    exported, with the arrays alone as arguments"),),
+        )
+    program = entry.whole()
+    outside = entry.outside()
+    if not outside:
+        return program
+    count = len(outside)
+    arrays = [np.array(x, v.aval.dtype) for x, v in zip(outside, program.inputs, strict=False)]
+    if any([x.ndim == 0 for x in arrays]):
+        raise ExportError(
+            f"{caller}: {jitted} reads numbers from outside that may change.",
+            (("write", "them as arguments"),),
+        )
+    consts = zip(program.inputs[:count], arrays, strict=True)
+    return program.replace(inputs=program.inputs[count:], consts=(*program.consts, *consts))
+
+
+def _spec(value: PyTree, what: str, caller: str) -> PyTree:
+    """The structure of arguments or results."""
+    leaves, treedef = tree.flatten(value)
+    try:
+        return spec_of(tree.unflatten(treedef, range(len(leaves))))
+    except NotPlain as error:
+        raise ExportError(
+            f"{caller}: the {what} hold a {error}, which a file cannot name.",
+            (
+                ("why", "a file is loaded without the classes of the program that wrote it."),
+                ("write", "dictionaries, tuples and lists"),
+            ),
+        ) from None
+
+
+def _equations(program: Program) -> list[Eqn]:
+    return [eqn for each in subprograms(program) for eqn in each.eqns]
+
+
+def _check_equations(program: Program, caller: str) -> None:
+    for eqn in _equations(program):
+        if communicates(eqn):
+            refuse(caller, eqn, "it exchanges arrays with other processes")
+        if "=<" in print_eqn(eqn, labels={id(p): "@1" for p in subprograms(program)}):
+            refuse(caller, eqn, "it calls Python, or holds what has no text form")
+        if eqn.prim.owner is not None:
+            refuse(caller, eqn, "it is a primitive of yours, which other processes do not know")
+
+
+def refuse(caller: str, eqn: Eqn | None, why: str) -> NoReturn:
+    """Raise the error about an equation."""
+    rows = [("why", why)]
+    if eqn is not None:
+        rows.insert(0, ("what", f"the operation {eqn.prim.name}"))
+        if eqn.loc is not None:
+            rows.insert(1, ("used", f"{eqn.loc}:  {eqn.loc.text()}"))
+    raise ExportError(f"{caller}: an operation cannot leave this process.", rows)
+
+
+def _plain_name(name: str) -> str:
+    plain = "".join([c if c.isalnum() and c.isascii() else "_" for c in name])
+    return plain.strip("_") or "program"
+
