@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.lapack import failure, routine_address
 
+__all__ = ["addresses", "failure"]
+
 _PREFIX = "fgrad_"
 
 
@@ -17,8 +19,3 @@ def addresses(names: Sequence[str]) -> dict[str, int]:
         name: guards[name] if name in guards else routine_address(name.removeprefix(_PREFIX))
         for name in names
     }
-
-
-def fail(message: str) -> None:
-    """Raise what a failure is told as."""
-    failure(message).function()

@@ -9,7 +9,6 @@ native, as those of `jit` are.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -33,8 +32,6 @@ else:
     native = lazy_module("fgrad.aot.native")
     parsing = lazy_module("fgrad.aot.parsing")
     trusted = lazy_module("fgrad.aot.trusted")
-
-_PYTHON_CALLS = 1  # before a call is made native
 
 
 class Executable(Protocol):
@@ -76,7 +73,8 @@ class Loaded:
     """A function from a file.
 
     `name` is that of the exported function, `is_native` says whether the file's machine code runs;
-    `program` is what it computes, which can be printed.
+    `program` is what it computes, which can be printed; `results` is the structure of what it
+    returns, and `executable` runs it.
     """
 
     def __init__(self, file: File, trust: bool) -> None:
@@ -86,15 +84,15 @@ class Loaded:
         self._in_avals = avals_of(file, "inputs")
         self._out_avals = avals_of(file, "outputs")
         self._arguments = _structure(file, "arguments", len(self._in_avals))
-        self._results = _structure(file, "results", len(self._out_avals))
+        self.results = _structure(file, "results", len(self._out_avals))
         if type(self._arguments) is not dict or [*self._arguments] != ["tuple"]:
             file.refuse("its arguments are no tuple")
         self._program: Program | None = None
-        self._fast: Any = None
-        self._count = 0
+        self._fast: Any = None  # what makes calls natively
+        self._next: Any = None  # the same, until it has learnt to
         found = trusted.code_of(file, self._in_avals, self._out_avals) if trust else None
         self.is_native = found is not None
-        self._executable: Executable = self._compiled() if found is None else found
+        self.executable: Executable = self._compiled() if found is None else found
 
     def _compiled(self) -> Executable:
         return calls.executable_of(self.program)
@@ -127,12 +125,15 @@ class Loaded:
             else:
                 leaves[k] = self._array(leaf, self._in_avals[k], at)
         if traced:
-            return made(self._results, self._traced(leaves))
-        outs = self._executable(leaves)
-        self._count += 1
-        if self._fast is None and self._count > _PYTHON_CALLS:
-            self._fast = native.native_calls(self, args)
-        return made(self._results, outs)
+            return made(self.results, self._traced(leaves))
+        outs = self.executable(leaves)
+        if self._fast is None:
+            if self._next is None:
+                self._next = False  # after the first call, which may be the only one
+            else:
+                self._next = self._next or native.NativeLoaded(self)
+                self._fast = self._next.learnt(args)
+        return made(self.results, outs)
 
     def _traced(self, leaves: Sequence[Any]) -> Sequence[object]:
         if self._file.head.get("differentiable") is not True:
@@ -163,9 +164,9 @@ class Loaded:
         rows = [("wants", expected)]
         if given:
             rows.append(("given", given))
-        where = f"argument {at[1:].replace(']', '', 1)}" if at else "arguments"
+        where = f"argument {at[1:].replace(']', '', 1)} does" if at else "the arguments do"
         rows.append(("why", "a file holds one program, for one type of arguments."))
-        raise ArgumentError(f"{self!r}: {where} does not fit.", rows)
+        raise ArgumentError(f"{self!r}: {where} not fit.", rows)
 
 
 def _text(file: File, name: str) -> str:
@@ -180,11 +181,3 @@ def _structure(file: File, name: str, count: int) -> PyTree:
     if not check_spec(spec, count):
         file.refuse(f"its {name} have no structure")
     return spec
-
-
-def address_of(array: np.ndarray) -> int:
-    """Where the elements of an array are."""
-    return array.ctypes.data
-
-
-POINTER = ctypes.c_void_p

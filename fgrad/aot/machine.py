@@ -44,9 +44,12 @@ from fgrad.ir.walk import subprograms
 
 WALK, TABLE, RUN = "fgrad_walk", "fgrad_table", "fgrad_run"
 FAILURE = "fgrad_failure"
+NOTED = "fgrad_noted"  # which the module's maker defines
+SHARED = "fgrad_shared"  # the same: `void (ptr, ptr f, ptr bufs, i64 lo, i64 hi, i64 chunk)`
 WORD = 8
 _DEFINED = re.compile(r"^(?:define [^@]*)?@([\w.]+)[ (]", re.MULTILINE)
 
+_DECLARED = re.compile(r"^(?:declare [^@]*)?@([\w.]+)")
 
 Functions: TypeAlias = dict[str, tuple[str, set[str]]]  # text and declarations, by symbol
 VectorProducts: TypeAlias = Callable[[str, np.dtype], tuple[str, set[str]]]
@@ -116,7 +119,7 @@ def machine_of(program: Program, vector_products: VectorProducts | None = None) 
     renamed = [PointAt(status, _arena_slot(image), arena), *maker.noting(image.steps, status)]
     table = assembled(renamed, image.given)
     relocations = {at: maker.symbols[int(a)] for at, a in table.functions.items()}
-    relocations |= {at + 1: "fgrad_shared" for at in table.pools}
+    relocations |= {at + 1: SHARED for at in table.pools}
     functions[WALK] = interpreter.emit_interpreter(WALK)
     if half_conversion.calls_library(target().triple, target().features):
         for name, text in half_conversion.TEXTS.items():
@@ -230,8 +233,9 @@ class _Maker:
             f"define void @{name}(ptr %bufs, i64 %lo, i64 %hi) #0 {{\n"
             f"  %at = getelementptr ptr, ptr %bufs, i64 {slots}\n"
             "  %status = load ptr, ptr %at, align 8\n"
-            f"  store i64 {number}, ptr %status, align 8\n  ret void\n}}",
-            set(),
+            f"  store i64 {number}, ptr %status, align 8\n"
+            f"  call void @{NOTED}(i64 {number})\n  ret void\n}}",
+            {f"declare void @{NOTED}(i64)"},
         )
         kept = {d for d in needs if f"@{FAILURE}(" not in d}
         return re.sub(rf"@{FAILURE}\b", f"@{name}", text), kept
@@ -288,8 +292,7 @@ def merged(functions: Functions, exported: Sequence[str]) -> list[str]:
     texts = [text for text, _ in functions.values()]
     needs: set[str] = set().union(*[d for _, d in functions.values()])
     defined = {name for text in texts for name in _DEFINED.findall(text)}
-    declared = [d for d in needs if re.findall(r"@([\w.]+)", d)[0] not in defined]
-    lines = sorted(declared)
+    lines = sorted([d for d in needs if not defined.intersection(_DECLARED.findall(d))])
     for symbol, (text, _) in functions.items():
         if symbol not in exported and symbol not in half_conversion.TEXTS:
             text = re.sub(r"^define (?!internal)", "define internal ", text, flags=re.MULTILINE)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fgrad import tree
 from fgrad.aot.trees import made
 from fgrad.aot.trusted import TrustedExecutable
+from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.entry.table import Parameters, Results, Work
+from fgrad.compile.host.program import Callback
 from fgrad.compile.host.threads import pool_address, share_address
 from fgrad.compile.llvm.interrupts import POLL
 from fgrad.compile.llvm.runtime import signal_functions
@@ -17,7 +20,10 @@ from fgrad.config import config
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
+    from fgrad.aot import libraries
     from fgrad.aot.load import Loaded
+else:
+    libraries = lazy_module("fgrad.aot.libraries")
 
 
 @native_class
@@ -33,35 +39,43 @@ class NativeLoaded(NativeCallable):
     def __call__(self, *args: PyTree) -> PyTree:
         return self.loaded.call_in_python(args)
 
-
-def native_calls(loaded: Any, args: tuple[PyTree, ...]) -> NativeLoaded | None:
-    """What makes calls like this one natively."""
-    executable = loaded._executable
-    if isinstance(executable, TrustedExecutable):
-        attach(executable)
-        if executable.words.messages:
-            return None  # a failure is raised in Python
-        work = _work(executable)
-    else:
-        work = executable.work(loaded.program)
-    found = NativeLoaded(loaded)
-    treedef = tree.structure((args, {}))
-    parameters = Parameters(args, {}, treedef, {}, executable.in_avals)
-    count = len(executable.out_avals)
-    out_tree = tree.structure(made(loaded._results, range(count)))
-    results = Results(executable.out_avals, out_tree, config.recycle, list(range(count)))
-    return found if found.calls.learn(found, parameters, results, work) is not None else None
+    def learnt(self, args: tuple[PyTree, ...]) -> NativeLoaded | None:
+        """Itself, when calls like this one are native from now on."""
+        executable: Any = self.loaded.executable
+        if not self.calls.wants(executable):
+            return None
+        if isinstance(executable, TrustedExecutable):
+            work = _work(executable, attach(executable))
+        else:
+            work = executable.work(self.loaded.program)
+        treedef = tree.structure((args, {}))
+        parameters = Parameters(args, {}, treedef, {}, executable.in_avals)
+        count = len(executable.out_avals)
+        out_tree = tree.structure(made(self.loaded.results, range(count)))
+        results = Results(executable.out_avals, out_tree, config.recycle, list(range(count)))
+        return self if self.calls.learn(self, parameters, results, work) is not None else None
 
 
-def attach(executable: TrustedExecutable) -> None:
-    """Let the code share its work among threads, and its loops look for signals."""
+def attach(executable: TrustedExecutable) -> list[Callback]:
+    """Let the code share its work among threads, its loops look for signals, and its failures be
+    noted by the functions that are returned."""
     several = config.num_threads > 1
     share, pool = (share_address(), pool_address()) if several else (0, 0)
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)
-    kind(executable.attach)(share, pool, signal_functions()[POLL])
+    callbacks = [libraries.failure(message) for message in executable.words.messages]
+    notes = (ctypes.c_void_p * len(callbacks))(*[c.address for c in callbacks])
+    executable.keep += [notes, callbacks]
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+    at = ctypes.addressof(notes) if callbacks else 0
+    kind(executable.attach)(share, pool, signal_functions()[POLL], at)
+    return callbacks
 
 
-def _work(executable: TrustedExecutable) -> Work:
+def _reraise(callbacks: Sequence[Callback]) -> None:
+    for callback in callbacks:
+        callback.reraise()
+
+
+def _work(executable: TrustedExecutable, callbacks: Sequence[Callback]) -> Work:
     words = executable.words
     inputs, consts = len(executable.in_avals), len(executable.consts)
     count = inputs + consts + len(executable.out_avals) + 1
@@ -80,7 +94,7 @@ def _work(executable: TrustedExecutable) -> Work:
         constants=list(zip(place[inputs:first], executable.const_pointers, strict=True)),
         fills=[(place[first + k], x.ctypes.data, x.nbytes) for k, x in executable.fills],
         lends=(),
-        release=words.long,
-        after=None,
+        release=words.long or bool(callbacks),
+        after=(lambda: _reraise(callbacks)) if callbacks else None,
         keep=executable,
     )

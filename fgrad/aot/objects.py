@@ -1,13 +1,14 @@
 """L7. The machine code of an exported program as Python loads it: one relocatable object.
 
     fgrad_run(_, given)                  the host program
-    fgrad_attach(share, pool, poll)      from then on work is shared among threads, and loops look
-                                         for signals: what does it takes some ms to load
+    fgrad_attach(share, pool, poll, notes)    from then on work is shared among threads, loops look
+                                              for signals, and failures are told to functions:
+                                              all that takes some ms to load
 """
 
 from __future__ import annotations
 
-from fgrad.aot.machine import RUN, TABLE, WALK, Functions, Machine, merged
+from fgrad.aot.machine import NOTED, RUN, SHARED, TABLE, WALK, Functions, Machine, merged
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.native import whole
 from fgrad.compile.host.program import Call
@@ -18,10 +19,12 @@ ATTACH = "fgrad_attach"
 _HELPERS = f"""@fgrad_share_at = internal global ptr null
 @fgrad_pool_at = internal global ptr null
 @fgrad_poll_at = internal global ptr null
-define void @{ATTACH}(ptr %share, ptr %pool, ptr %poll) #0 {{
+@fgrad_notes_at = internal global ptr null
+define void @{ATTACH}(ptr %share, ptr %pool, ptr %poll, ptr %notes) #0 {{
   store ptr %share, ptr @fgrad_share_at, align 8
   store ptr %pool, ptr @fgrad_pool_at, align 8
   store ptr %poll, ptr @fgrad_poll_at, align 8
+  store ptr %notes, ptr @fgrad_notes_at, align 8
   ret void
 }}
 define i64 @{interrupts.POLL}() #0 {{
@@ -34,7 +37,20 @@ ask:
 go:
   ret i64 0
 }}
-define void @fgrad_shared(ptr %none, ptr %f, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk) #0 {{
+define void @{NOTED}(i64 %number) #0 {{
+  %notes = load ptr, ptr @fgrad_notes_at, align 8
+  %none = icmp eq ptr %notes, null
+  br i1 %none, label %go, label %tell
+tell:
+  %before = sub i64 %number, 1
+  %at = getelementptr ptr, ptr %notes, i64 %before
+  %note = load ptr, ptr %at, align 8
+  call void %note(ptr null, i64 0, i64 0)
+  ret void
+go:
+  ret void
+}}
+define void @{SHARED}(ptr %none, ptr %f, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk) #0 {{
   %share = load ptr, ptr @fgrad_share_at, align 8
   %pool = load ptr, ptr @fgrad_pool_at, align 8
   %alone = icmp eq ptr %share, null
@@ -87,5 +103,5 @@ def object_of(machine: Machine) -> Object:
 
 def _symbol_of(machine: Machine) -> str:
     """The only function that the table names."""
-    (symbol,) = {s for s in machine.relocations.values() if s != "fgrad_shared"}
+    (symbol,) = {s for s in machine.relocations.values() if s != SHARED}
     return symbol

@@ -8,6 +8,7 @@ import fgrad.lax as _lax
 import fgrad.nn as _nn
 import fgrad.random as _random
 from fgrad.aot.files import File
+from fgrad.aot.located import locate
 from fgrad.errors import CheckError, FgradError
 from fgrad.ir.aval import Aval
 from fgrad.ir.check import check_program
@@ -17,7 +18,6 @@ from fgrad.ir.walk import communicates, subprograms
 
 LIBRARIES = (_lax, _nn, _random)  # which define primitives
 MOST_BYTES = 1 << 46  # of one array in a program
-MOST_DEPTH = 50  # of brackets in a line
 
 
 def program_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Program:
@@ -36,6 +36,7 @@ def program_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) 
     constants = [file.array(arrays[k]) for k in places]
     try:
         program = parse_program(data.decode("ascii"), constants)
+        locate(program, file.path)
         check_program(program, "load")
     except CheckError as error:
         file.refuse(f"its program is not sound: {error.headline} {_why(error)}")

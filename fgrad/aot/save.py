@@ -10,6 +10,7 @@ import numpy as np
 
 from fgrad import __version__, tree
 from fgrad.aot.files import FORMAT
+from fgrad.aot.located import locate
 from fgrad.aot.machine import NotMachineCode, machine_of
 from fgrad.aot.objects import object_of
 from fgrad.aot.trees import NotPlain, spec_of
@@ -164,6 +165,7 @@ def exportable(
         ) from error
     if not equal_programs(parsed, program):
         raise ExportError(f"{caller}: the text of the program is not the program.")
+    locate(parsed, caller)
     return Exportable(traced, parsed, text, arguments, results, not opaque)
 
 

@@ -60,8 +60,11 @@ def code_of(
         file.refuse("it has no list of machine code")
     for each in machines:
         words = _words(file, each)
-        if words.processor == processor() or _runs_here(words.target):
-            return TrustedExecutable(file, words, in_avals, out_avals)
+        try:
+            if words.processor == processor() or _runs_here(words.target):
+                return TrustedExecutable(file, words, in_avals, out_avals)
+        except (TypeError, ValueError, LookupError, RuntimeError) as error:
+            file.refuse(f"its machine code cannot be loaded: {error}")
     return None
 
 
@@ -123,7 +126,9 @@ class TrustedExecutable:
         else:
             _Run(self.address)(None, table)
         if status.value:
-            libraries.fail(self.words.messages[status.value - 1])
+            failed = libraries.failure(self.words.messages[status.value - 1])
+            failed.function()
+            failed.reraise()  # if it was noted too
         for k, value in self.fills:
             outs[k][...] = value.reshape(())
         return [x if x.ndim else x[()] for x in outs]
