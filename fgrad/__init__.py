@@ -43,6 +43,9 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad import scipy as scipy
     from fgrad import sparse as sparse
     from fgrad import testing as testing
+    from fgrad.aot.c import export_c
+    from fgrad.aot.load import load
+    from fgrad.aot.save import export
     from fgrad.capture.explain import explain_capture
     from fgrad.capture.unroll import unroll
     from fgrad.compile.jit.costs import cost_analysis
@@ -93,6 +96,8 @@ _LAZY = {
     "explain_capture": "fgrad.capture.explain",
     "explain_retrace": "fgrad.compile.jit.texts",
     "explain_zero": "fgrad.transforms.explain",
+    "export": "fgrad.aot.save",
+    "export_c": "fgrad.aot.c",
     "functionalize": "fgrad.transforms.functionalize",
     "grad": "fgrad.transforms.grad",
     "grad_wrt_tags": "fgrad.transforms.hooks",
@@ -105,6 +110,7 @@ _LAZY = {
     "jvp": "fgrad.transforms.core.linearize",
     "linear_transpose": "fgrad.transforms.core.linear",
     "linearize": "fgrad.transforms.core.linearize",
+    "load": "fgrad.aot.load",
     "make_program": "fgrad.compile.jit.inspect",
     "per_sample_grad": "fgrad.transforms.per_sample",
     "primitive": "fgrad.transforms.custom.primitive",
@@ -190,6 +196,8 @@ __all__ = [
     "explain_capture",
     "explain_retrace",
     "explain_zero",
+    "export",
+    "export_c",
     "functionalize",
     "grad",
     "grad_wrt_tags",
@@ -202,6 +210,7 @@ __all__ = [
     "jvp",
     "linear_transpose",
     "linearize",
+    "load",
     "make_program",
     "numpy",
     "per_sample_grad",

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from fgrad.aot.files import File, avals_of, read
+from fgrad.aot.files import File, avals_of, damaged, read
 from fgrad.aot.trees import check_spec, leaves_of, made
 from fgrad.base.lazy_import import lazy_module
-from fgrad.errors import ArgumentError, ExportError
+from fgrad.errors import ArgumentError, ExportError, FgradError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer
@@ -73,8 +73,8 @@ class Loaded:
     """A function from a file.
 
     `name` is that of the exported function, `is_native` says whether the file's machine code runs;
-    `program` is what it computes, which can be printed; `results` is the structure of what it
-    returns, and `executable` runs it.
+    `program` is what it computes, which can be printed; `arguments` and `results` are the
+    structures of what it takes and returns, and `executable` runs it.
     """
 
     def __init__(self, file: File, trust: bool) -> None:
@@ -83,9 +83,9 @@ class Loaded:
         self.__name__ = self.name
         self._in_avals = avals_of(file, "inputs")
         self._out_avals = avals_of(file, "outputs")
-        self._arguments = _structure(file, "arguments", len(self._in_avals))
+        self.arguments = _structure(file, "arguments", len(self._in_avals))
         self.results = _structure(file, "results", len(self._out_avals))
-        if type(self._arguments) is not dict or [*self._arguments] != ["tuple"]:
+        if type(self.arguments) is not dict or [*self.arguments] != ["tuple"]:
             file.refuse("its arguments are no tuple")
         self._program: Program | None = None
         self._fast: Any = None  # what makes calls natively
@@ -95,7 +95,14 @@ class Loaded:
         self.executable: Executable = self._compiled() if found is None else found
 
     def _compiled(self) -> Executable:
-        return calls.executable_of(self.program)
+        program = self.program
+        try:
+            return calls.executable_of(program)
+        except FgradError:
+            raise
+        except Exception as error:
+            why = f"its program cannot be compiled: {type(error).__name__}"
+            raise damaged(self._file.path, why) from error
 
     @property
     def program(self) -> Program:
@@ -114,7 +121,7 @@ class Loaded:
 
     def call_in_python(self, args: tuple[PyTree, ...]) -> PyTree:
         """A call that is not native: of other arguments, traced, or the first ones."""
-        found = list(leaves_of(self._arguments, args, self._wrong))
+        found = list(leaves_of(self.arguments, args, self._wrong))
         leaves: list[Any] = [None] * len(found)
         traced = False
         for k, leaf, at in found:
@@ -141,7 +148,10 @@ class Loaded:
                 f"{self!r} cannot be traced.",
                 (
                     ("why", "it had derivative rules of yours, which are not in the file."),
-                    ("write", "fgrad.export(fgrad.value_and_grad(f), ...)    the derivative itself"),
+                    (
+                        "write",
+                        "fgrad.export(fgrad.value_and_grad(f), ...)    the derivative itself",
+                    ),
                 ),
             )
         return calls.call(self.program, leaves)

@@ -1,9 +1,9 @@
 """L7. The machine code of an exported program as Python loads it: one relocatable object.
 
-    fgrad_run(_, given)                  the host program
-    fgrad_attach(share, pool, poll, notes)    from then on work is shared among threads, loops look
-                                              for signals, and failures are told to functions:
-                                              all that takes some ms to load
+fgrad_run(_, given)                  the host program
+fgrad_attach(share, pool, poll, notes)    from then on work is shared among threads, loops look
+                                          for signals, and failures are told to functions:
+                                          all that takes some ms to load
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ tell:
   %before = sub i64 %number, 1
   %at = getelementptr ptr, ptr %notes, i64 %before
   %note = load ptr, ptr %at, align 8
-  call void %note(ptr null, i64 0, i64 0)
+  call void %note(ptr %notes, i64 0, i64 0)
   ret void
 go:
   ret void

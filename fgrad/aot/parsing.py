@@ -40,7 +40,7 @@ def program_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) 
         check_program(program, "load")
     except CheckError as error:
         file.refuse(f"its program is not sound: {error.headline} {_why(error)}")
-    except Exception as error:  # noqa: BLE001  (a parser of hostile text: whatever it meets)
+    except Exception as error:
         file.refuse(f"its program cannot be read: {type(error).__name__}")
     if [*map(_plain, program.in_avals)] != [*map(_plain, in_avals)]:
         file.refuse("the program takes other arguments than its head says")

@@ -138,9 +138,7 @@ def _machine_words(program: Program, writer: Writer) -> dict[str, Any] | None:
     }
 
 
-def exportable(
-    f: Callable[..., PyTree], example_args: Sequence[PyTree], caller: str
-) -> Exportable:
+def exportable(f: Callable[..., PyTree], example_args: Sequence[PyTree], caller: str) -> Exportable:
     """The program of a function, by way of its text.
 
     Raises:
@@ -151,8 +149,12 @@ def exportable(
     entry = jitted.entry_of(tuple(example_args), {})
     traced = _closed(entry, caller, jitted)
     arguments = _spec(tuple(example_args), "arguments", caller)
-    results = 0 if entry.single else _spec(entry.result(range(len(traced.outputs))), "results", caller)
-    opaque = [e for e in _equations(traced) if any([isinstance(p, Opaque) for p in e.params.values()])]
+    results = (
+        0 if entry.single else _spec(entry.result(range(len(traced.outputs))), "results", caller)
+    )
+    opaque = [
+        e for e in _equations(traced) if any([isinstance(p, Opaque) for p in e.params.values()])
+    ]
     program = inline_calls(traced) if opaque else traced
     _check_equations(program, caller)
     program = program.replace(name=_plain_name(program.name))
@@ -240,4 +242,3 @@ def refuse(caller: str, eqn: Eqn | None, why: str) -> NoReturn:
 def _plain_name(name: str) -> str:
     plain = "".join([c if c.isalnum() and c.isascii() else "_" for c in name])
     return plain.strip("_") or "program"
-

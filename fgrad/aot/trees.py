@@ -100,3 +100,18 @@ def _inner(
         fail(at, f"a {kind} of {len(children)}")
     for k, child in enumerate(children):
         yield from leaves_of(child, tree[k], fail, f"{at}[{k}]")
+
+
+def paths_of(spec: PyTree, at: str) -> dict[int, str]:
+    """Where each leaf of a structure stands, as text: `argument [0]["w"]`."""
+    if spec is None:
+        return {}
+    if type(spec) is int:
+        return {spec: at.strip()}
+    ((kind, children),) = spec.items()
+    pairs = children if kind == "dict" else enumerate(children)
+    found: dict[int, str] = {}
+    for key, child in pairs:
+        name = repr(key).replace("*/", "* /")
+        found |= paths_of(child, f"{at}[{name if name.isascii() else ascii(key)}]")
+    return found

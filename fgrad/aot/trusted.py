@@ -127,8 +127,8 @@ class TrustedExecutable:
             _Run(self.address)(None, table)
         if status.value:
             failed = libraries.failure(self.words.messages[status.value - 1])
+            failed.reraise()  # if it was noted too, for this thread
             failed.function()
-            failed.reraise()  # if it was noted too
         for k, value in self.fills:
             outs[k][...] = value.reshape(())
         return [x if x.ndim else x[()] for x in outs]

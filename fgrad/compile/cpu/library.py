@@ -247,7 +247,7 @@ def _blas_imports() -> dict[str, int]:
     return routines | blas_threads.imports()
 
 
-class _VectorWords(NamedTuple):
+class VectorWords(NamedTuple):
     """The table of a product with a vector: y = M x, where M is A, or B if `turned`.
 
     `results` are the elements of y, `next` is from the numbers of M for one to those for the next.
@@ -268,7 +268,7 @@ class _VectorWords(NamedTuple):
     next: int
 
 
-def _vector_words(spec: Gemm) -> _VectorWords:
+def _vector_words(spec: Gemm) -> VectorWords:
     if spec.n == 1:
         ld, step, result_step = spec.lda, 1 if spec.trans_b else spec.ldb, spec.ldc
     else:
@@ -276,7 +276,7 @@ def _vector_words(spec: Gemm) -> _VectorWords:
     flag, following = ("N", 1) if _stored_transposed(spec) else ("T", ld)
     strides = spec.stride_a, spec.stride_b, spec.stride_c
     cut = pieces(spec)
-    return _VectorWords(
+    return VectorWords(
         ord(flag),
         ld,
         step,
@@ -306,7 +306,7 @@ def _gemv(symbol: str, dtype: np.dtype, guarded: bool) -> tuple[str, set[str]]:
         declarations |= blas_threads.DECLARATIONS
         first, last = blas_threads.ENTER, blas_threads.LEAVE
     words, cells = [], []
-    for k, name in enumerate(_VectorWords._fields):
+    for k, name in enumerate(VectorWords._fields):
         words += [
             f"  %{name}_word_at = getelementptr i64, ptr %table, i64 {k}",
             f"  %{name}_word = load i64, ptr %{name}_word_at, align 8",

@@ -1,7 +1,7 @@
 """L5. The native function that walks the table of a host program.
 
-    header   slots, given slots, counters, longest buffer list
-    step     an opcode and its operands; jumps are absolute positions in the table
+header   slots, given slots, counters, longest buffer list
+step     an opcode and its operands; jumps are absolute positions in the table
 """
 
 from __future__ import annotations

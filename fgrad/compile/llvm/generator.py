@@ -84,6 +84,21 @@ def compile_text(text: str, target: Target | None = None, glue: bool = False) ->
         return _emit(text, _machine(target, glue), llvm.get_global_context())
 
 
+def linkable_object(text: str) -> bytes:
+    """LLVM text -> a relocatable object for this machine, which a linker takes into a program or a
+    shared library."""
+    target = _GENERATOR.target
+    machine = llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu,
+        features=target.features,
+        opt=CODEGEN_LEVEL,
+        reloc="pic",
+        codemodel="small",
+    )
+    with _no_strength_reduction():
+        return _emit(text, machine, llvm.get_global_context())
+
+
 def _machine(target: Target | None, glue: bool) -> llvm.TargetMachine:
     if target is None and not glue:
         return _GENERATOR.machine

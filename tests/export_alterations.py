@@ -1,0 +1,290 @@
+"""Exported files, altered: each must be refused, or load as a program that computes.
+
+    python tests/export_alterations.py 10000        some minutes; prints what became of them
+
+Alterations are made with the hash as it was (`raw`), and with a new one, as who wants to do harm
+would (`sealed`).  Worker processes have a limit of memory and an audit hook: a crash, a process
+that is started, a module that is unpickled or a file that is written to is a failure.  With trust
+raw alterations are loaded too; sealed ones are not, since machine code of a stranger is what trust
+is about.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, NoReturn
+
+import numpy as np
+
+import fgrad
+from fgrad import lax
+from fgrad.aot.files import HEAD, MAGIC
+from fgrad.aot.trees import made
+from fgrad.base.digest import digest
+from fgrad.errors import FgradError
+
+MEMORY = 6 << 30
+SECONDS = 2.0  # of a call
+EACH = 250  # alterations in one worker
+FORBIDDEN = ("os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "pickle.find_class",
+             "socket.connect", "os.remove", "os.rename", "shutil.rmtree")  # fmt: skip
+HOSTILE: list[Any] = [
+    None, True, -1, 0, 1 << 62, 1 << 80, 1e308, "", "../../etc/passwd", "/etc/passwd", "os.system",
+    "x" * 10_000, [], {}, [1 << 40, 1 << 40], [-1, 8], {"tuple": [0, 0]}, {"list": {}}, "|O", "V8",
+    [["<f8", [1 << 60], False]], {"__reduce__": "os.system"},
+]  # fmt: skip
+
+
+def bases(folder: str) -> list[bytes]:
+    """The files that are altered."""
+
+    def loss(w: Any, xs: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = np.tanh(w @ h + x)
+            return h, np.sum(h)
+
+        return np.sum(lax.scan(step, np.zeros(4), xs)[1])
+
+    table = np.arange(40.0)
+    programs: list[tuple[Any, tuple[Any, ...]]] = [
+        (lambda x: np.sin(x) * 2.0 + np.sum(x), (np.ones(20),)),
+        (fgrad.value_and_grad(loss), (np.ones((4, 4)), np.ones((6, 4)))),
+        (lambda x, n: {"y": table[n] * x, "z": (x, 2.0)}, (np.ones(3), np.arange(3))),
+        (lambda x: lax.while_loop(lambda y: y[0] < 9.0, lambda y: y * 2.0, x), (np.ones(4),)),
+    ]
+    found = []
+    for k, (f, args) in enumerate(programs):
+        path = os.path.join(folder, f"base{k}.fgx")
+        fgrad.export(f, *args, path=path)
+        with open(path, "rb") as file:
+            found.append(file.read())
+    return found
+
+
+def sealed(head: bytes, body: bytes) -> bytes:
+    """A file of these parts with the right hash."""
+    head += b" " * (-(HEAD.size + len(head)) % 64)
+    return HEAD.pack(MAGIC, 1, len(head), bytes.fromhex(digest(head + body))) + head + body
+
+
+def parts(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """The head and the rest of a sound file."""
+    size = HEAD.unpack_from(data)[2]
+    return json.loads(data[HEAD.size : HEAD.size + size]), data[HEAD.size + size :]
+
+
+def altered(files: list[bytes], rng: np.random.Generator) -> tuple[str, bytes]:
+    """The kind of an alteration, and the file."""
+    data = files[rng.integers(len(files))]
+    kind = KINDS[rng.integers(len(KINDS))]
+    return kind, ALTER[kind](data, files, rng)
+
+
+def _flip(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
+    out = bytearray(data)
+    for _ in range(rng.integers(1, 9)):
+        out[rng.integers(len(out))] ^= 1 << int(rng.integers(8))
+    return bytes(out)
+
+
+def _truncate(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
+    return data[: rng.integers(len(data))]
+
+
+def _version(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
+    return data[:8] + struct.pack("<I", rng.integers(1 << 32)) + data[12:]
+
+
+def _lengths(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
+    return data[:12] + struct.pack("<I", rng.integers(1 << 32)) + data[16:]
+
+
+def _swapped(data: bytes, files: list[bytes], rng: np.random.Generator) -> bytes:
+    """The head of one file before the body of another."""
+    head, _ = parts(data)
+    _, body = parts(files[rng.integers(len(files))])
+    return sealed(json.dumps(head).encode(), body)
+
+
+def _hostile(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
+    """One value of the head replaced."""
+    head, body = parts(data)
+    del head["machine"][:]
+    at: Any = head
+    while True:
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        key = keys[rng.integers(len(keys))]
+        if isinstance(at[key], (dict, list)) and at[key] and rng.random() < 0.7:
+            at = at[key]
+            continue
+        if rng.random() < 0.1:
+            del at[key]
+        else:
+            at[key] = HOSTILE[rng.integers(len(HOSTILE))]
+        return sealed(json.dumps(head).encode(), body)
+
+
+def _deep(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
+    """A head of many brackets."""
+    _, body = parts(data)
+    count = int(rng.integers(1, 200_000))
+    return sealed(b'{"name":' + b"[" * count + b"]" * count + b"}", body)
+
+
+def _text(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
+    """Words of the program replaced, repeated, left out."""
+    head, body = parts(data)
+    start, size = head["program"]
+    lines = body[start : start + size].decode().split("\n")
+    for _ in range(rng.integers(1, 4)):
+        k = rng.integers(len(lines))
+        words = lines[k].split(" ")
+        w = rng.integers(len(words))
+        change = rng.integers(6)
+        if change == 0:
+            words[w] = WORDS[rng.integers(len(WORDS))]
+        elif change == 1:
+            words[w] = words[w].replace("[4", "[4000000000").replace("2", "-7").replace("0", "99")
+        elif change == 2:
+            del words[w]
+        elif change == 3:
+            words.insert(w, words[w])
+        elif change == 4:
+            words[w] = words[w].translate(str.maketrans("abcde", "bcdea"))
+        else:
+            lines.insert(k, lines[rng.integers(len(lines))])
+        lines[k] = " ".join(words)
+    text = "\n".join(lines).encode()
+    head["program"] = [len(body), len(text)]
+    return sealed(json.dumps(head).encode(), body + text)
+
+
+WORDS = [
+    "sin", "gather[axes=(0,) mode='promise']", "io_callback", "pure_callback", "f64[99999999999]",
+    "@1", "@0", "9" * 400, "((((((", "<function>", "__import__('os')", "a", "b", "nan", "scan",
+    "while", "call[program=@1 name='f']", "i64[]", "f64[0]", "const", "return", "program", "",
+    "length=1000000000000", "axes=(7,)", "digest:00", "1e999", "-1", "iota[shape=(99999999999,)]",
+]  # fmt: skip
+ALTER = {
+    "raw flip": _flip, "raw truncate": _truncate, "raw version": _version, "raw length": _lengths,
+    "sealed swap": _swapped, "sealed head": _hostile, "sealed brackets": _deep,
+    "sealed text": _text, "sealed text again": _text, "sealed head again": _hostile,
+}  # fmt: skip
+KINDS = list(ALTER)
+
+
+def outcome(path: str, kind: str) -> str:
+    """What loading an altered file comes to."""
+    trusts = (False, True) if kind.startswith("raw") else (False,)
+    for trust in trusts:
+        try:
+            loaded = fgrad.load(path, trust=trust)
+        except FgradError as error:
+            result = f"refused, {type(error).__name__}"
+        else:
+            assert not kind.startswith("raw"), "an altered file was loaded"
+            result = called(loaded)
+    return result
+
+
+class OutOfTimeError(Exception):
+    """A call takes long, as loops of altered programs may."""
+
+
+def _end(_signal: int, _frame: Any) -> NoReturn:
+    raise OutOfTimeError
+
+
+def called(loaded: Any) -> str:
+    """What a call of an altered program comes to."""
+    avals = [v.aval for v in loaded.program.inputs]
+    if sum([a.size for a in avals]) > 1 << 20:
+        return "loaded"
+    leaves = [np.ones(a.shape, a.dtype) for a in avals]
+    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        loaded(*made(loaded.arguments, leaves))
+    except (FgradError, OutOfTimeError, MemoryError, ArithmeticError, ValueError) as error:
+        return f"loaded, {type(error).__name__} when called"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return "loaded and called"
+
+
+def work(folder: str, seed: int, count: int) -> None:
+    """Load altered files, and print what became of them."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    files = []
+    for name in sorted(os.listdir(folder)):
+        if name.startswith("base"):
+            with open(os.path.join(folder, name), "rb") as file:
+                files.append(file.read())
+    path = os.path.join(folder, f"altered{seed}.fgx")
+    loading = False
+
+    def watch(event: str, args: Any) -> None:
+        writes = event == "open" and loading and isinstance(args[1], str) and "w" in args[1]
+        if loading and (event.startswith(FORBIDDEN) or writes):
+            print(f"FORBIDDEN {event} {str(args)[:200]}", flush=True)
+            os._exit(3)
+
+    fgrad.jit(np.sin)(np.ones(3))
+    signal.signal(signal.SIGALRM, _end)
+    sys.addaudithook(watch)
+    found: collections.Counter[str] = collections.Counter()
+    for k in range(count):
+        kind, data = altered(files, np.random.default_rng([seed, k]))
+        with open(path, "wb") as file:
+            file.write(data)
+        loading = True
+        try:
+            result = outcome(path, kind)
+        except BaseException as error:
+            print(f"seed {seed}, {k}: {kind}: {type(error).__name__}: {error}", flush=True)
+            raise
+        finally:
+            loading = False
+        found[f"{kind}: {result}"] += 1
+    print(json.dumps(found))
+
+
+def run(count: int, show: bool = False) -> collections.Counter[str]:
+    """Load so many altered files, in workers.
+
+    Raises:
+        RuntimeError: one ended otherwise than it should.
+    """
+    found: collections.Counter[str] = collections.Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        bases(folder)
+        for seed in range(-(-count // EACH)):
+            size = min(EACH, count - seed * EACH)
+            command = [sys.executable, __file__, "work", folder, str(seed), str(size)]
+            environment = {**os.environ, "FGRAD_CACHE": "0", "FGRAD_CHECK": "0"}
+            start = time.perf_counter()
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=900, env=environment, check=False
+            )
+            if done.returncode:
+                raise RuntimeError(f"worker {seed}: {done.returncode}\n{done.stdout}{done.stderr}")
+            found.update(json.loads(done.stdout.splitlines()[-1]))
+            if show:
+                print(seed, f"{time.perf_counter() - start:.1f} s", flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "work":
+        work(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    else:
+        for name, times in sorted(run(int(sys.argv[1]), show=True).items()):
+            print(f"{times:>6}  {name}")

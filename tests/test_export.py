@@ -1,0 +1,250 @@
+"""Programs in files: what is loaded computes what was exported, and refuses what it cannot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from export_alterations import parts, run, sealed
+from export_programs import PROGRAMS
+
+import fgrad
+import fgrad.scipy.special as special
+from fgrad.errors import ArgumentError, ExportError
+
+TRUST = pytest.mark.parametrize("trust", [False, True], ids=["compiled", "trusted"])
+CALLS = 12  # the first ones are Python's, the last ones native
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two trees are the same, to the last bit."""
+    xs, ys = fgrad.tree.flatten(a), fgrad.tree.flatten(b)
+    types = [(np.asarray(x).dtype, type(x)) for x in xs[0]]
+    equal = [np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(*xs[:1], ys[0])]
+    return xs[1] == ys[1] and all(equal) and types == [(np.asarray(y).dtype, type(y)) for y in ys[0]]
+
+
+@TRUST
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_have_the_same_bits(
+    name: str, trust: bool, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    f, make = PROGRAMS[name]
+    args = make(rng)
+    expected = fgrad.jit(f)(*args)
+    fgrad.export(f, *args, path=tmp_path / "f.fgx")
+    loaded = fgrad.load(tmp_path / "f.fgx", trust=trust)
+    assert loaded.is_native == trust
+    assert all([same(loaded(*args), expected) for _ in range(CALLS)])
+
+
+def _matrix() -> np.ndarray:
+    return np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.5, 0.2, 2.0]])
+
+
+@fgrad.custom_vjp
+def _ruled(x: Any) -> Any:
+    return np.sin(x)
+
+
+_ruled.defvjp(lambda x: (np.sin(x), x), lambda r, g: (g * 7.0,))
+TABLE = np.arange(600.0).reshape(20, 30)
+
+# What it computes, its arguments, and whether there is machine code of it.
+KINDS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], bool]] = {
+    "solve": (np.linalg.solve, (_matrix(), np.ones(3)), True),
+    "cholesky": (np.linalg.cholesky, (np.stack([_matrix()] * 2),), True),
+    "eigenvalues": (lambda a: np.linalg.eigh(a)[0], (_matrix(),), True),
+    "matrix and vector": (lambda a, x: a @ x, (np.ones((300, 300)), np.ones(300)), True),
+    "captured array": (lambda x: TABLE @ x, (np.ones(30),), True),
+    "complex": (lambda x: np.exp(1j * x) * (x + 2j), (np.ones(9),), True),
+    "float16": (lambda x: np.tanh(x) * 2, (np.ones(9, np.float16),), True),
+    "truth values": (lambda x: (x > 0) & (x < 2), (np.ones(9),), True),
+    "no elements": (lambda x: x * 2, (np.zeros((0, 3)),), True),
+    "sorted": (lambda x: np.sort(x), (np.arange(900.0)[::-1].copy(),), True),
+    "running sum": (np.cumsum, (np.ones(500),), True),
+    "random": (lambda k: fgrad.random.normal(k, (5,)), (fgrad.random.key(3),), True),
+    "Python numbers": (lambda x, n: x * n, (2.5, 3), True),
+    "own arguments": (lambda x, n: (x, 2.0, None, {"b": [n], "a": x}), (np.ones(3), 4), True),
+    "rules of one's own": (_ruled, (np.ones(3),), True),
+    "several threads": (lambda x: np.sum(np.exp(x)), (np.ones(1_000_000),), True),
+    "Fourier transform": (lambda x: np.fft.fft(x).real, (np.ones(8),), False),
+    "function of SciPy": (special.j0, (np.ones(8),), False),
+}
+
+
+@TRUST
+@pytest.mark.parametrize("name", KINDS)
+def test_kinds_of_programs(name: str, trust: bool, tmp_path: Path) -> None:
+    f, args, has_code = KINDS[name]
+    jitted = fgrad.jit(f)
+    fgrad.export(jitted, *args, path=tmp_path / "f.fgx")
+    loaded = fgrad.load(tmp_path / "f.fgx", trust=trust)
+    assert loaded.is_native == (trust and has_code)
+    assert all([same(loaded(*args), jitted(*args)) for _ in range(CALLS)])
+
+
+@TRUST
+def test_failures_are_raised(trust: bool, tmp_path: Path) -> None:
+    fgrad.export(np.linalg.solve, _matrix(), np.ones(3), path=tmp_path / "f.fgx")
+    loaded = fgrad.load(tmp_path / "f.fgx", trust=trust)
+    for _ in range(CALLS):
+        with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+            loaded(np.zeros((3, 3)), np.ones(3))
+        assert np.isfinite(loaded(_matrix(), np.ones(3))).all()
+
+
+@TRUST
+def test_derivatives_of_loaded_programs(trust: bool, tmp_path: Path) -> None:
+    def f(w: Any, x: Any) -> Any:
+        return np.sum(np.tanh(x @ w) ** 2)
+
+    w, x = np.array([0.5, -1.0]), np.array([[1.0, 2.0], [0.25, -1.0]])
+    fgrad.export(f, w, x, path=tmp_path / "f.fgx")
+    loaded = fgrad.load(tmp_path / "f.fgx", trust=trust)
+    np.testing.assert_allclose(fgrad.grad(loaded)(w, x), fgrad.grad(f)(w, x), rtol=1e-12)
+    mapped = fgrad.vmap(loaded, in_axes=(0, None))(np.stack([w, w]), x)
+    np.testing.assert_allclose(mapped, [f(w, x)] * 2, rtol=1e-12)
+
+
+@TRUST
+def test_rules_of_derivatives_are_not_forgotten_in_silence(trust: bool, tmp_path: Path) -> None:
+    fgrad.export(_ruled, np.float64(1.0), path=tmp_path / "f.fgx")
+    loaded = fgrad.load(tmp_path / "f.fgx", trust=trust)
+    with pytest.raises(ExportError, match="rules of yours"):
+        fgrad.grad(loaded)(np.float64(1.0))
+
+
+def test_file_is_the_same_each_time(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        fgrad.export(lambda x: np.sin(x) @ TABLE, np.ones(20), path=tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_without_targets_there_is_no_machine_code(tmp_path: Path) -> None:
+    small = fgrad.export(np.sin, np.ones(3), path=tmp_path / "f", targets=())
+    assert small < fgrad.export(np.sin, np.ones(3), path=tmp_path / "g")
+    assert not fgrad.load(tmp_path / "f", trust=True).is_native
+
+
+class Pair(tuple[Any, Any]):
+    """A container that a file cannot name."""
+
+    __slots__ = ()
+
+
+fgrad.tree.register_node(Pair, lambda p: (tuple(p), None), lambda _, xs: Pair(xs))
+
+
+def _writes(x: Any) -> Any:
+    x[0] = 1.0
+    return x
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "calls Python": (
+        lambda: fgrad.jit(lambda x: fgrad.pure_callback(lambda y: y * 2, x, x)), "pure_callback"),
+    "writes": (lambda: _writes, "writes into its arguments"),
+    "container": (lambda: lambda x: Pair((x, x)), "Pair"),
+    "static": (lambda: fgrad.jit(lambda x, n=3: x * n, static_argnames="n"), ""),
+    "no target": (lambda: np.sin, "no target"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [n for n in REFUSED if n not in ("static", "no target")])
+def test_what_no_file_can_hold(name: str, tmp_path: Path) -> None:
+    make, words = REFUSED[name]
+    with pytest.raises(ExportError, match=words):
+        fgrad.export(make(), np.ones(3), path=tmp_path / "f")
+    assert not (tmp_path / "f").exists()
+
+
+def test_unknown_targets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="no target"):
+        fgrad.export(np.sin, np.ones(3), path=tmp_path / "f", targets=("moon",))
+
+
+def test_cards_name_the_line(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"test_export\.py:\d+"):
+        fgrad.export(REFUSED["calls Python"][0](), np.ones(3), path=tmp_path / "f")
+
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "shape": ({"w": np.ones(4)}, 2.0),
+    "dtype": ({"w": np.ones(3, np.float32)}, 2.0),
+    "list for array": ({"w": [1.0, 2.0, 3.0]}, 2.0),
+    "key": ({"v": np.ones(3)}, 2.0),
+    "no dictionary": (np.ones(3), 2.0),
+    "one argument": ({"w": np.ones(3)},),
+    "integer for float": ({"w": np.ones(3)}, 2),
+}
+
+
+@TRUST
+@pytest.mark.parametrize("name", WRONG)
+def test_other_arguments_are_refused(name: str, trust: bool, tmp_path: Path) -> None:
+    args = {"w": np.ones(3)}, 2.0
+    fgrad.export(lambda p, s: p["w"] * s, *args, path=tmp_path / "f")
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
+    for _ in range(CALLS):
+        loaded(*args)
+        with pytest.raises(ArgumentError, match="not fit"):
+            loaded(*WRONG[name])
+
+
+@TRUST
+def test_layouts_of_arguments(trust: bool, tmp_path: Path) -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    fgrad.export(lambda x: x * 2 + 1, x, path=tmp_path / "f")
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
+    other = np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x[::-1][::-1]
+    assert all([same(loaded(y), x * 2 + 1) for y in other for _ in range(CALLS)])
+
+
+def test_altered_files(tmp_path: Path) -> None:
+    found = run(200)
+    assert sum(found.values()) == 200
+    assert not [name for name in found if name.startswith("raw") and "refused" not in name]
+
+
+def test_other_formats_and_processors(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    fgrad.export(np.sin, np.ones(3), path=path)
+    data = path.read_bytes()
+    path.write_bytes(data[:8] + b"\x07\0\0\0" + data[12:])
+    with pytest.raises(ExportError, match="format 7"):
+        fgrad.load(path)
+    head, body = parts(data)
+    head["machine"][0].update(processor="another", target=["sparc-sun-solaris", "x", "+y"])
+    path.write_bytes(sealed(json.dumps(head).encode(), body))
+    loaded = fgrad.load(path, trust=True)
+    assert not loaded.is_native
+    assert same(loaded(np.ones(3)), np.sin(np.ones(3)))
+
+
+def test_trusted_files_load_no_compiler(tmp_path: Path) -> None:
+    path = tmp_path / "f.fgx"
+    fgrad.export(fgrad.value_and_grad(lambda x: np.sum(np.sin(x @ TABLE))), np.ones(20), path=path)
+    code = (
+        "import sys, numpy as np, fgrad\n"
+        f"f = fgrad.load({str(path)!r}, trust=True)\n"
+        "value, slope = f(np.ones(20))\n"
+        "heavy = ('llvmlite', 'scipy', 'fgrad.compile.pipeline', 'fgrad.compile.llvm.runtime',\n"
+        "         'optree', 'pickle')\n"
+        "print([m for m in heavy if m in sys.modules and m != 'pickle'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_missing_file() -> None:
+    with pytest.raises(OSError, match="nothing"):
+        fgrad.load("nothing/of/this/name.fgx")
