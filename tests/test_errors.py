@@ -435,6 +435,22 @@ def result_that_differs_between_places() -> Any:
     return sharded(X)
 
 
+def export_of_what_calls_python() -> Any:
+    return fgrad.export(lambda x: fgrad.pure_callback(np.sin, x, x), X, path="nowhere.fgx")
+
+
+def export_of_what_writes() -> Any:
+    def f(x: Any) -> Any:
+        x[0] = 1.0
+        return x
+
+    return fgrad.export(f, X, path="nowhere.fgx")
+
+
+def export_of_fourier_transforms_to_c() -> Any:
+    return fgrad.export_c(lambda x: np.fft.fft(x), X, path="nowhere")
+
+
 CASES = [
     value
     for name, value in list(globals().items())

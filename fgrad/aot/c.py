@@ -9,7 +9,6 @@ program asks of LAPACK, whose routines it calls by their Fortran names.
 from __future__ import annotations
 
 import importlib.util
-import keyword
 import os
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fgrad import __version__
+from fgrad.aot.files import version
 from fgrad.aot.machine import (
     NOTED,
     SHARED,
@@ -143,7 +142,7 @@ def export_c(
     """
     path = os.fspath(path)
     name = os.path.basename(path) if name is None else name
-    if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or name in _C_WORDS:
+    if not name.isidentifier() or not name.isascii() or name in _C_WORDS:
         raise ExportError(
             f"{CALLER}: {name!r} is no name of a C function.", (("write", "name=..."),)
         )
@@ -313,7 +312,7 @@ def _header(name: str, found: Exportable, machine: Machine) -> str:
     outs = [_declared(a, f"out{k}", gives[k], False) for k, a in enumerate(image.out_avals)]
     needs = _lapack(machine)
     lines = [
-        f"/* {name}: {found.program.name}, written by fgrad {__version__} for {target().triple},",
+        f"/* {name}: {found.program.name}, written by fgrad {version()} for {target().triple},",
         f"   a processor as {target().cpu} or newer. */",
         f"#ifndef {guard}",
         f"#define {guard}",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,6 +30,11 @@ MAGIC = b"\x93FGRAD\r\n"
 FORMAT = 1
 HEAD = struct.Struct("<8sII32s")
 _BY_STR = {dtype.str: dtype for dtype in DTYPES.values()}
+
+
+def version() -> str:
+    """The version of fgrad."""
+    return str(vars(sys.modules["fgrad"])["__version__"])
 
 
 class File(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fgrad import __version__, tree
-from fgrad.aot.files import FORMAT
+from fgrad import tree
+from fgrad.aot.files import FORMAT, version
 from fgrad.aot.located import locate
 from fgrad.aot.machine import NotMachineCode, machine_of
 from fgrad.aot.objects import object_of
@@ -91,7 +91,7 @@ def export(
     program = found.program
     head: dict[str, Any] = {
         "format": FORMAT,
-        "fgrad": __version__,
+        "fgrad": version(),
         "name": program.name,
         "arguments": found.arguments,
         "results": found.results,
