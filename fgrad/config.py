@@ -8,6 +8,8 @@ FGRAD_DISABLE_JIT=1     evaluate jitted functions with NumPy
 FGRAD_TRACEBACK=full    errors show fgrad's own frames too
 FGRAD_CACHE_DIR=dir     the disk cache of compiled kernels;  FGRAD_CACHE=0 turns it off
 FGRAD_NUM_THREADS=n     threads of compiled code
+FGRAD_CPU=name          code for any x86-64-v2, x86-64-v3 or x86-64-v4, not for this processor
+                        alone (native); of the whole process
 FGRAD_NATIVE_CALLS=0    call jitted functions through Python only
 FGRAD_RECYCLE=1         jitted functions may return a small array again that nobody refers to
 FGRAD_ATOMICS=1         sums of floats at computed places on a GPU may be taken in any order
@@ -45,6 +47,7 @@ class Config:
     cache: bool
     cache_dir: str
     num_threads: int
+    cpu: str  # read once: the code of a process is for one processor
     native_calls: bool
     recycle: bool
     atomics: bool
@@ -66,6 +69,7 @@ class Config:
         env = os.environ.get
         self._combinations: dict[tuple[object, ...], int] = {}
         self.epoch_cell = ctypes.c_int64(0)  # the epoch, for native code
+        vars(self)["cpu"] = env("FGRAD_CPU") or "native"
         settings = {
             "check": int(env("FGRAD_CHECK") or 1),
             "show": frozenset(filter(None, env("FGRAD_SHOW", "").split(","))),
@@ -98,6 +102,8 @@ class Config:
     def __setattr__(self, name: str, value: object) -> None:
         if name in vars(self).get("_names", ()):
             self._update({name: value})
+        elif name == "cpu":
+            raise AttributeError("config.cpu is set by FGRAD_CPU alone, before fgrad is imported")
         else:
             object.__setattr__(self, name, value)
 

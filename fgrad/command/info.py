@@ -87,7 +87,7 @@ def _is_told(package: str) -> bool:
 
 
 def _processor() -> str:
-    target = importlib.import_module("fgrad.compile.llvm.generator").host_target()
+    target = importlib.import_module("fgrad.compile.llvm.runtime").target()
     has = {f[1:] for f in target.features.split(",") if f.startswith("+")}
     found = [f for f in FEATURES if f in has]
     return f"{target.cpu} ({target.triple}): {' '.join(found) or 'no vector features'}"

@@ -20,7 +20,7 @@ from fgrad.compile.llvm import generator, loader, runtime
 from fgrad.compile.llvm.code_memory import MEMORY, Block, CodeMemory, block_size
 from fgrad.compile.llvm.elf import _APPLY, AARCH64, X86_64, ElfObject, UnsupportedObject
 from fgrad.compile.llvm.runtime import Source, build_counted
-from fgrad.compile.llvm.target import host_target
+from fgrad.compile.llvm.target import process_target
 from fgrad.compile.llvm.text import Target
 from fgrad.config import config
 
@@ -355,4 +355,4 @@ print("llvmlite" in sys.modules)
     assert child() == "True"
     if not MEMORY.refused:
         assert child() == "False"
-    assert host_target(None) == generator.host_target()
+    assert process_target(None) == generator.host_target()

@@ -56,7 +56,10 @@ HOST_MEMORY = Memory(Copy, _host_kernels, lambda slot, _size: (slot, []))
 @functools.cache
 def vector_registers() -> int:
     """How many vectors of 64 bytes the machine holds in registers."""
-    return 32 if "+avx512f" in target().features.split(",") else 8
+    present = target().features.split(",")
+    if "+avx512f" in present:
+        return 32
+    return 8 if "+avx" in present or not target().triple.startswith("x86_64") else 4
 
 
 def llvm_text(kernel: Kernel, of: Target | None = None) -> str:

@@ -16,6 +16,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from fgrad.compile.llvm.code_memory import LOCK
+from fgrad.compile.llvm.levels import selected
 from fgrad.compile.llvm.text import Target
 from fgrad.config import config
 
@@ -30,7 +31,7 @@ class _Generator:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         llvm.initialize_native_asmparser()
-        self.target = host_target()
+        self.target = selected(host_target())
         self.machine = target_machine(self.target)
         self.loader: llvm.LLJIT | None = None
         self.loaded: list[llvm.ResourceTracker] = []  # keep their memory

@@ -26,7 +26,7 @@ from fgrad.compile.llvm import half_conversion, interrupts
 from fgrad.compile.llvm.code_memory import LOCK
 from fgrad.compile.llvm.loader import Address, Code, load
 from fgrad.compile.llvm.store import DiskStore, contents, python_files
-from fgrad.compile.llvm.target import host_target, llvm_version
+from fgrad.compile.llvm.target import llvm_version, process_target
 from fgrad.compile.llvm.text import ATTRIBUTES, Target
 from fgrad.config import config
 from fgrad.typing import PyTree
@@ -74,7 +74,7 @@ class _Session:
         self.spent = {"write": 0.0, "generate": 0.0, "load": 0.0}  # seconds, of this process
         self._store = DiskStore(config.cache_dir)
         store = self._store if config.cache else None
-        self.target = host_target(store)
+        self.target = process_target(store)
         self.identity = "\n".join([*self.target, llvm_version(), emitter_digest(store)])
 
     @property

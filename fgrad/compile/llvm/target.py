@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
+from fgrad.compile.llvm.levels import selected
 from fgrad.compile.llvm.store import DiskStore
 from fgrad.compile.llvm.text import Target
 
@@ -29,7 +30,12 @@ _DESCRIBES = {
 _PROCESSOR_BYTES = 1 << 14  # the description of the first processor
 
 
-def host_target(store: DiskStore | None) -> Target:
+def process_target(store: DiskStore | None) -> Target:
+    """What this process makes code for: its machine, or the level that FGRAD_CPU names."""
+    return selected(_host_target(store))
+
+
+def _host_target(store: DiskStore | None) -> Target:
     """This machine, by its features and not by LLVM's guess of its name alone."""
     found = processor()
     if store is None or not found:
