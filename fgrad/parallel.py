@@ -22,6 +22,7 @@ from fgrad.base.frames import add_note
 from fgrad.base.lazy_import import load
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import label_of
+from fgrad.base.system import processors
 from fgrad.config import config
 from fgrad.errors import ArgumentError
 from fgrad.typing import PyTree
@@ -160,7 +161,7 @@ def received(text: bytes, home: int, workers: int) -> Sent:
     found = _RECEIVED.get(key)
     if found is None:
         if workers and os.getpid() != home and not os.environ.get("FGRAD_NUM_THREADS"):
-            config.num_threads = max(1, (os.cpu_count() or 1) // workers)
+            config.num_threads = max(1, processors() // workers)
         found = _RECEIVED[key] = Sent(pickle.loads(text), home, workers)
         for old in list(_RECEIVED)[:-KEPT]:
             del _RECEIVED[old]

@@ -3,12 +3,13 @@ that threads share."""
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
+
+from fgrad.base.system import at_fork
 
 
 class HasLock(Protocol):
@@ -64,4 +65,4 @@ def _renew() -> None:
         owner.lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_renew)
+at_fork(in_child=_renew)

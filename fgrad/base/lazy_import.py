@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fgrad.base.gc_policy import modules_loading
+from fgrad.base.system import at_fork
 
 if TYPE_CHECKING:
     import signal
@@ -66,8 +67,7 @@ def _forked() -> None:
     _LOADING[:] = [k for k in _LOADING if k == threading.get_ident()]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_loaded_by_others, after_in_child=_forked)
+at_fork(before=_loaded_by_others, in_child=_forked)
 
 
 def _with_memory(name: str, by: Callable[[str], ModuleType]) -> ModuleType:

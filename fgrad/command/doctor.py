@@ -21,7 +21,8 @@ from importlib import metadata
 import numpy as np
 
 import fgrad
-from fgrad.command.info import cores, native_calls, version_of
+from fgrad.base.system import processors
+from fgrad.command.info import native_calls, version_of
 from fgrad.compile.llvm.store import DiskStore
 from fgrad.config import config
 
@@ -199,7 +200,7 @@ def _compiler() -> str:
 
 def _threads() -> str:
     """Compiled code has no more threads than cores, and the libraries of products neither."""
-    many, mine = config.num_threads, cores()
+    many, mine = config.num_threads, processors()
     if many > mine:
         raise Found(
             f"Compiled code starts {many} threads for {mine} cores that this process may use.",

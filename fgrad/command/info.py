@@ -17,6 +17,7 @@ from importlib import metadata
 import numpy as np
 
 import fgrad
+from fgrad.base.system import processors
 from fgrad.command.texts import size_text, table
 from fgrad.compile.llvm.store import DiskStore
 from fgrad.config import config
@@ -62,12 +63,6 @@ def version_of(package: str) -> str:
         return ""
 
 
-def cores() -> int:
-    """The processor's cores that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-
-
 def _fgrad() -> str:
     return f"{fgrad.__version__} in {os.path.dirname(fgrad.__file__)}"
 
@@ -94,7 +89,8 @@ def _processor() -> str:
 
 
 def _threads() -> str:
-    return f"{config.num_threads} in compiled code; {cores()} of {os.cpu_count()} cores may be used"
+    may_be_used = f"{processors()} of {os.cpu_count()} cores may be used"
+    return f"{config.num_threads} in compiled code; {may_be_used}"
 
 
 def _blas() -> str:

@@ -11,7 +11,6 @@ whose memory was given away) nothing is done, and the call is made by Python.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.system import at_fork
 from fgrad.compile.llvm.abi import LAYOUT, WORD, function_address, word_at
 from fgrad.compile.llvm.blocks import each_loop, member, put, word
 from fgrad.compile.llvm.runtime import Source, build
@@ -87,7 +87,7 @@ _DECLARATIONS = {
 }
 
 _alive = np.ones(1, np.int64)  # 0 in a process that was forked
-os.register_at_fork(after_in_child=lambda: _alive.fill(0))
+at_fork(in_child=lambda: _alive.fill(0))
 
 
 class NativeCall:

@@ -18,6 +18,7 @@ from importlib.machinery import PathFinder
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.system import at_fork
 
 RUNNING = np.zeros(3, np.int64)  # products that run now; the setting to restore; whether it is due
 
@@ -69,7 +70,7 @@ def _all_ended() -> None:
     RUNNING[:] = 0
 
 
-os.register_at_fork(after_in_child=_all_ended)
+at_fork(in_child=_all_ended)
 
 # Around a call: the first one in tells OpenBLAS to use one thread, the last one out restores.
 ENTER = """  %running = atomicrmw add ptr @fgrad_running, i64 1 seq_cst

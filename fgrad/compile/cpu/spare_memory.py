@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 from functools import lru_cache
 
+from fgrad.base.system import c_library
 from fgrad.compile.host.program import Callback
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.config import config
@@ -73,7 +74,7 @@ def note(buffers: int) -> Callback:
 
 def guard_imports(buffers: int) -> dict[str, int]:
     """The addresses behind the names of the guard."""
-    library = ctypes.CDLL(None)
+    library = c_library()
     routines = {NOTE: note(buffers).address}
     for name, function in ((MALLOC, library.malloc), (FREE, library.free)):
         routines[name] = ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -5,7 +5,7 @@ caller and whichever threads wake in time take chunks from a common counter, so 
 delays nobody.  The threads sleep on a condition variable between jobs (spinning was found to cost
 whole time slices on busy machines).  They are Python daemon threads parked in a native call, so
 that the pool needs no thread start-up of its own.  While one job is shared, others run where they
-are called.
+are called; where there are no POSIX threads, all do.
 
 Who shares a job looks for signals while it waits for the others, and tells them where it was
 stopped (see `interrupts`): they leave the loops that they are in.
@@ -14,13 +14,13 @@ stopped (see `interrupts`): they leave the loops that they are in.
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from fgrad.base.system import POSIX, at_fork
 from fgrad.compile.llvm.interrupts import CELLS, DECLARATIONS, KEY, POLL
 from fgrad.compile.llvm.runtime import Source, build
 from fgrad.config import config
@@ -38,7 +38,7 @@ class _Pool:
         self.address: int = -(-self.memory.ctypes.data // 64) * 64
         self.lock = threading.Lock()
         self.started = 0
-        os.register_at_fork(after_in_child=self.forget)
+        at_fork(in_child=self.forget)
 
     def forget(self) -> None:
         """After a fork: the threads are gone; begin again."""
@@ -48,6 +48,8 @@ class _Pool:
 
     def start(self) -> None:
         """Start the threads that the settings ask for, beside the calling one."""
+        if not POSIX:
+            return
         with self.lock:
             if self.started == 0 and config.num_threads > 1:
                 _call(_addresses()[0], self.address)
@@ -73,11 +75,11 @@ def pool_address() -> int:
 
 def share_address() -> int:
     """The address of `void share(pool, fn, bufs, lo, hi, chunk)`."""
-    return _addresses()[2]
+    return _addresses()[-1]
 
 
 def _addresses() -> Sequence[int]:
-    parts = (_INITIALISE, _WORK, _SHARE)
+    parts = (_INITIALISE, _WORK, _SHARE) if POSIX else (_ALONE,)
     return build([Source(text, lambda symbol, text=text: _define(symbol, text)) for text in parts])
 
 
@@ -95,6 +97,7 @@ def _define(symbol: str, text: str) -> tuple[str, set[str]]:
 
 _UNARY = ("mutex_lock", "mutex_unlock", "cond_broadcast")
 _BINARY = ("mutex_init", "cond_init", "cond_wait")
+_REALTIME: int = getattr(time, "CLOCK_REALTIME", 0)
 _PATIENCE = 30_000_000  # nanoseconds of waiting between two looks for signals
 
 
@@ -194,6 +197,11 @@ rest:
     + "  br label %sleep\n}"
 )
 
+_ALONE = """define void @self(ptr %pool, ptr %fn, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk) #0 {
+  call void %fn(ptr %bufs, i64 %lo, i64 %hi)
+  ret void
+}"""
+
 _SHARE = (
     "define void @self(ptr %pool, ptr %fn, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk) #0 {\n"
     + "entry:\n  %until = alloca [2 x i64], align 8\n"
@@ -242,7 +250,7 @@ wait:
   br i1 %working_now, label %sleep, label %end_job
 sleep:
 """
-    + f"  call i32 @clock_gettime(i32 {time.CLOCK_REALTIME}, ptr %until)\n"
+    + f"  call i32 @clock_gettime(i32 {_REALTIME}, ptr %until)\n"
     + """  %part_at = getelementptr i64, ptr %until, i64 1
   %second = load i64, ptr %until, align 8
   %part = load i64, ptr %part_at, align 8

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.system import POSIX, at_fork, c_library
 
 ARENA_BYTES = 32 << 20  # of addresses; memory is taken page by page
 _LEAST = 64  # bytes: blocks begin at multiples
@@ -145,8 +146,8 @@ def block_size(size: int) -> int:
 
 
 def _libc() -> ctypes.CDLL:
-    library = ctypes.CDLL(None, use_errno=True)
-    if os.name == "posix":
+    library = c_library()
+    if POSIX:
         library.mmap.restype = ctypes.c_void_p
         numbers = [ctypes.c_int] * 3
         library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *numbers, ctypes.c_ssize_t]
@@ -221,4 +222,4 @@ def _forking() -> None:
     MEMORY.forking()
 
 
-os.register_at_fork(before=_forking, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+at_fork(before=_forking, in_parent=LOCK.release, in_child=LOCK.release)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import llvmlite
 import llvmlite.binding as llvm
 
+from fgrad.base.system import POSIX
 from fgrad.compile.llvm.code_memory import LOCK
 from fgrad.compile.llvm.levels import selected
 from fgrad.compile.llvm.text import Target
@@ -196,6 +197,11 @@ def promote_scratch(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None
             passes.run(function, builder)
 
 
+# COFF objects that compute with floats refer to a symbol of C's start-up code.
+_FLOATS_USED = ctypes.c_int32()
+_OF_FORMATS = {} if POSIX else {"_fltused": ctypes.addressof(_FLOATS_USED)}
+
+
 def load(
     code: bytes, name: str, symbols: Sequence[str], imports: Mapping[str, int]
 ) -> dict[str, int]:
@@ -208,7 +214,7 @@ def load(
     if state.loader is None:
         state.loader = llvm.create_lljit_compiler(target_machine(state.target))
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-    for symbol, address in imports.items():
+    for symbol, address in (_OF_FORMATS | dict(imports)).items():
         builder.import_symbol(symbol, address)
     for symbol in symbols:
         builder.export_symbol(symbol)

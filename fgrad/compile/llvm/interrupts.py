@@ -17,12 +17,14 @@ called them asks for `stopped` then, and raises what was kept.
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
+import sys
 import threading
 import time
 
 import numpy as np
+
+from fgrad.base.system import POSIX, at_fork, c_library
 
 PERIOD = 40_000_000  # nanoseconds from one look for signals to the next
 POLL, RAISE, CELLS = "fgrad_poll", "fgrad_raise", "fgrad_signals"
@@ -46,8 +48,10 @@ class _Signals:
         self.address: int = self.cells.ctypes.data
         main = threading.main_thread().ident
         self.cells.view(np.uint64)[_MAIN] = main or 0
-        ctypes.CDLL(None).pthread_key_create(ctypes.c_void_p(self.address + 8 * KEY), None)
-        os.register_at_fork(after_in_child=self.forked)
+        if POSIX:
+            key = ctypes.c_void_p(self.address + 8 * KEY)
+            c_library().pthread_key_create(key, None)
+        at_fork(in_child=self.forked)
 
     def forked(self) -> None:
         """After a fork: the thread that is left is the main one."""
@@ -58,14 +62,15 @@ class _Signals:
 SIGNALS = _Signals()
 _PYTHON = ("PyThread_get_thread_ident", "PyGILState_Ensure", "PyGILState_Release",
            "PyErr_CheckSignals", "PyErr_Fetch", "PyErr_Restore")  # fmt: skip
+_TIME = "_timespec64_get"  # of Windows' C library
 
 
 def imports() -> dict[str, int]:
     """The addresses behind the external names of the functions."""
-    found = {
-        name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
-        for name in _PYTHON
-    }
+    functions = {name: getattr(ctypes.pythonapi, name) for name in _PYTHON}
+    if not POSIX:
+        functions[_TIME] = getattr(c_library(), _TIME)
+    found = {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in functions.items()}
     return {**found, CELLS: SIGNALS.address}
 
 
@@ -92,28 +97,47 @@ def keep(error: BaseException) -> bool:
     return True
 
 
-def functions() -> dict[str, tuple[str, set[str]]]:
-    """The text and the declarations of each function, to be formatted with its `symbol`."""
+def functions(posix: bool = POSIX) -> dict[str, tuple[str, set[str]]]:
+    """The text and the declarations of each function, to be formatted with its `symbol`.
+
+    Arguments:
+        posix: whether for a system with POSIX threads and clocks; Windows has C's clock, and no
+            threads of a pool, which would have to be told.
+    """
     declarations = {
         f"@{CELLS} = external global i64",
-        "declare i32 @clock_gettime(i32, ptr)",
-        "declare i64 @PyThread_get_thread_ident()",
         "declare i32 @PyGILState_Ensure()",
         "declare void @PyGILState_Release(i32)",
         "declare i32 @PyErr_CheckSignals()",
         "declare void @PyErr_Fetch(ptr, ptr, ptr)",
         "declare void @PyErr_Restore(ptr, ptr, ptr)",
-        "declare ptr @pthread_getspecific(i64)",
     }
-    return {POLL: (_poll_text(), declarations), RAISE: (_raise_text(), declarations)}
+    if posix:
+        asked = _POSIX_CLOCK, _POSIX_THREAD, _POSIX_OTHER
+        needs = {
+            "declare i32 @clock_gettime(i32, ptr)",
+            "declare i64 @PyThread_get_thread_ident()",
+            "declare ptr @pthread_getspecific(i64)",
+        }
+    else:
+        asked = _C_CLOCK, _SHORT_THREAD, "  br label %go"
+        needs = {
+            f"declare i32 @{_TIME}(ptr, i32)",
+            "declare i32 @PyThread_get_thread_ident()",
+        }
+    return {
+        POLL: (_poll_text(*asked), declarations | needs),
+        RAISE: (_raise_text(), declarations),
+    }
 
 
 # --- a call from within a loop --------------------------------------------------------------------
 
 # What registers a call may change LLVM keeps in memory, around the loop or in each turn, though the
-# call is rare.  On x86 processors a kernel calls in assembly text, a function that keeps them all.
+# call is rare.  Under Linux a kernel for x86 calls in assembly text, a function that keeps them
+# all; Windows has another convention, and neither it nor macOS was tried.
 
-HAS_KEEPING = platform.machine() in ("x86_64", "AMD64")
+HAS_KEEPING = sys.platform == "linux" and platform.machine() == "x86_64"
 _GENERAL = ["rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11"]
 _STATES = 0xE7  # x87, SSE, AVX, AVX-512
 _AREA = 2752  # bytes that XSAVE writes for them, and a rest
@@ -166,7 +190,25 @@ def _cell(name: str, number: int) -> str:
     return f"  %{name} = getelementptr i64, ptr @{CELLS}, i64 {number}\n"
 
 
-def _poll_text() -> str:
+_MONOTONIC: int = getattr(time, "CLOCK_MONOTONIC", 1)
+_POSIX_CLOCK = f"""  %clock = call i32 @clock_gettime(i32 {_MONOTONIC}, ptr %time)
+  %rest = load i64, ptr %rest_at, align 8"""
+_C_CLOCK = f"""  %clock = call i32 @{_TIME}(ptr %time, i32 1)
+  %short_rest = load i32, ptr %rest_at, align 8
+  %rest = zext i32 %short_rest to i64"""
+_POSIX_THREAD = "  %me = call i64 @PyThread_get_thread_ident()"
+_SHORT_THREAD = """  %short_me = call i32 @PyThread_get_thread_ident()
+  %me = zext i32 %short_me to i64"""
+_POSIX_OTHER = """  %key = load i64, ptr %key_at, align 8
+  %shared = call ptr @pthread_getspecific(i64 %key)
+  %alone = icmp eq ptr %shared, null
+  br i1 %alone, label %go, label %ask
+ask:
+  %told = load volatile i64, ptr %shared, align 8
+  ret i64 %told"""
+
+
+def _poll_text(clock: str, thread: str, other: str) -> str:
     return (
         "define i64 @{symbol}() #0 {{\nentry:\n  %time = alloca [2 x i64], align 8\n"
         + _cell("main_at", _MAIN)
@@ -176,26 +218,19 @@ def _poll_text() -> str:
         + _cell("value", _VALUE)
         + _cell("trace", _TRACE)
         + f"""  %main = load i64, ptr %main_at, align 8
-  %me = call i64 @PyThread_get_thread_ident()
+{thread}
   %is_main = icmp eq i64 %main, %me
   br i1 %is_main, label %ours, label %other
 other:
-  %key = load i64, ptr %key_at, align 8
-  %shared = call ptr @pthread_getspecific(i64 %key)
-  %alone = icmp eq ptr %shared, null
-  br i1 %alone, label %go, label %ask
-ask:
-  %told = load volatile i64, ptr %shared, align 8
-  ret i64 %told
+{other}
 ours:
   %before = load i64, ptr @{CELLS}, align 8
   %stopped = icmp ne i64 %before, 0
   br i1 %stopped, label %stop, label %look
 look:
-  %clock = call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr %time)
-  %seconds = load i64, ptr %time, align 8
   %rest_at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest_at, align 8
+{clock}
+  %seconds = load i64, ptr %time, align 8
   %whole = mul i64 %seconds, 1000000000
   %now = add i64 %whole, %rest
   %last = load i64, ptr %last_at, align 8

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.system import c_library
 from fgrad.compile.llvm.code_memory import LOCK, MEMORY, Block, CodeMemoryError
 from fgrad.compile.llvm.elf import ElfObject, UnsupportedObject
 
@@ -100,10 +101,7 @@ def _load(code: bytes, symbols: Sequence[str], imports: Mapping[str, int]) -> Co
 def process_symbol(name: str) -> int:
     """The address of a symbol of the process."""
     try:
-        function = getattr(_PROCESS, name)
+        function = getattr(c_library(), name)
     except AttributeError:
         raise UnsupportedObject(f"there is no {name} in this process") from None
     return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-_PROCESS = ctypes.CDLL(None)

@@ -1,0 +1,39 @@
+"""L0. What systems differ in: forks, the C library of a process, and the processors it may use.
+
+Linux is where all is tested. What another system lacks is asked for here, and done without:
+Windows has neither forks nor POSIX threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from functools import lru_cache
+
+POSIX = os.name == "posix"
+
+
+def at_fork(
+    before: Callable[[], object] | None = None,
+    in_parent: Callable[[], object] | None = None,
+    in_child: Callable[[], object] | None = None,
+) -> None:
+    """Call functions around each fork of the process, where there are forks."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    given = {"before": before, "after_in_parent": in_parent, "after_in_child": in_child}
+    os.register_at_fork(**{name: call for name, call in given.items() if call is not None})
+
+
+@lru_cache(1)
+def c_library() -> ctypes.CDLL:
+    """The functions that are in every process: those of the C library, and all it has loaded where
+    the system looks through that."""
+    return ctypes.CDLL(None if POSIX else "ucrtbase", use_errno=True)
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
