@@ -1,14 +1,21 @@
-"""L0. Refuse import into a subinterpreter, where calls would deadlock or crash the process.
+"""L0. Refuse import where fgrad cannot be right: in a subinterpreter, and under another Python.
 
-NumPy does not support them, and machine code that calls back into Python takes the lock of the main
-interpreter.
+In a subinterpreter calls would deadlock or crash the process: NumPy does not support them, and
+machine code that calls back into Python takes the lock of the main interpreter.  Other Pythons than
+CPython (PyPy, GraalPy) have no API of C that machine code could call.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 
-_WORDS = """fgrad works in the main interpreter of a process only, and this is a subinterpreter.
+_OTHER_PYTHON = """fgrad works in CPython only, and this is {name}.
+
+  why     its compiled functions call the C API of CPython, and read NumPy's arrays in memory.
+  write   python3 -m pip install fgrad      with a Python from python.org, conda or your system"""
+_SUBINTERPRETER = """\
+fgrad works in the main interpreter of a process only, and this is a subinterpreter.
 
   why     NumPy does not support subinterpreters, and compiled code calls back into the main one.
   write   WSGIApplicationGroup %{GLOBAL}      under mod_wsgi
@@ -23,5 +30,7 @@ def number_of_this_interpreter() -> int:
     return number(("PyInterpreterState_GetID", api))(state)
 
 
+if sys.implementation.name != "cpython":
+    raise ImportError(_OTHER_PYTHON.format(name=sys.implementation.name))
 if number_of_this_interpreter() != 0:
-    raise ImportError(_WORDS)
+    raise ImportError(_SUBINTERPRETER)

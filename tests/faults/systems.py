@@ -19,13 +19,14 @@ import threading
 import time
 from typing import Any
 
-# What the program needs of others is loaded before the system changes.
-for name in """attr cloudpickle concurrent.futures joblib llvmlite.binding marshal numpy opt_einsum optree
-        scipy.fft scipy.linalg scipy.special scipy.special.cython_special scipy.linalg.cython_blas
-        scipy.linalg.cython_lapack tempfile""".split():
-    importlib.import_module(name)
-
 import numpy as np
+
+# What the program needs of others is loaded before the system changes.
+_LOADED = """attr cloudpickle concurrent.futures joblib llvmlite.binding marshal numpy opt_einsum
+    optree scipy.fft scipy.linalg scipy.special scipy.special.cython_special
+    scipy.linalg.cython_blas scipy.linalg.cython_lapack tempfile"""
+for _name in _LOADED.split():
+    importlib.import_module(_name)
 
 LIBRARY = ctypes.CDLL
 PROCESS = ctypes.CDLL(None)

@@ -28,3 +28,21 @@ def test_subinterpreters_are_refused(first: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "this is a subinterpreter" in done.stdout and "ProcessPoolExecutor" in done.stdout
+
+
+_PYPY = """
+import sys, types
+sys.implementation = types.SimpleNamespace(**{**vars(sys.implementation), "name": "pypy"})
+del sys.modules["ctypes"].pythonapi  # which no other Python has
+try:
+    import fgrad
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_other_pythons_are_refused() -> None:
+    command = [sys.executable, "-c", "import ctypes" + _PYPY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("fgrad works in CPython only, and this is pypy.")

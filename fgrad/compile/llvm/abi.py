@@ -175,7 +175,7 @@ def _supported_interpreter() -> bool:
         platform.python_implementation() == "CPython"
         and sys.byteorder == "little"
         and ctypes.sizeof(ctypes.c_void_p) == WORD
-        and "t" not in getattr(sys, "abiflags", "")
+        and object.__basicsize__ == 2 * WORD  # a build without the GIL keeps more
         and not hasattr(sys, "getobjects")  # a build that traces references
     )
 
