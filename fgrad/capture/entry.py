@@ -31,7 +31,10 @@ _JUMPS = frozenset(
     [code for name, code in opcode.opmap.items() if any([part in name for part in _TESTS])]
 )
 _LISTS = frozenset([opcode.opmap[name] for name in ("BUILD_LIST", "BUILD_TUPLE", "LIST_APPEND")])
-_READS = frozenset([opcode.opmap["BINARY_SUBSCR"], opcode.opmap.get("BINARY_SLICE", -1)])
+_READS = frozenset([opcode.opmap.get(name, -1) for name in ("BINARY_SUBSCR", "BINARY_SLICE")])
+# From Python 3.14 on `x[i]` is a binary operation: the instruction and its number.
+_SYMBOLS = [symbol for _, symbol in getattr(opcode, "_nb_ops", ())]
+_SUBSCRIPT = (opcode.opmap.get("BINARY_OP", -1), _SYMBOLS.index("[]") if "[]" in _SYMBOLS else -1)
 _LOAD_GLOBAL = opcode.opmap["LOAD_GLOBAL"]
 _NAME_SHIFT = int(sys.version_info >= (3, 11))  # the lowest bit says what it is read for
 _FAMILIAR = frozenset({"numpy", "scipy", "fgrad", "operator"})
@@ -56,11 +59,19 @@ def is_plain(fun: FunctionType, light: bool) -> bool:
     if found is None:
         if len(_plain) > 4096:
             _plain.clear()
-        indexes = not (light or _READS.isdisjoint(code.co_code[::2]))
+        indexes = not light and _reads_elements(code)
         found = _plain[id(code), light] = code, _is_plain(code, fun, light, indexes), indexes
     given = [*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
     held = all([_holds_familiar(cell, found[2]) for cell in fun.__closure__ or ()])
     return found[1] and held and all([_is_left_alone(value, found[2]) for value in given])
+
+
+def _reads_elements(code: CodeType) -> bool:
+    """Whether there is an `x[i]` or `x[i:j]` in it."""
+    steps = code.co_code
+    if not _READS.isdisjoint(steps[::2]):
+        return True
+    return _SUBSCRIPT[1] >= 0 and _SUBSCRIPT in zip(steps[::2], steps[1::2], strict=True)
 
 
 def _is_plain(code: CodeType, fun: FunctionType, light: bool, indexes: bool) -> bool:
