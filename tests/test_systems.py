@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from sources import python_files, relative, syntax_tree
 
+from fgrad.base.system import cache_folder
+
 # Names of the standard library that some system lacks (macOS or Windows).
 OF_SOME_SYSTEMS = {
     "os": """fork forkpty register_at_fork memfd_create MFD_ sched_ getuid geteuid getgid getegid
@@ -120,6 +122,26 @@ def test_the_audit_finds_what_is_unguarded(text: str) -> None:
     found = list(uses(ast.parse(text)))
     assert found
     assert not any(is_guarded(around) for around, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("system", "variables", "folder"),
+    [
+        ("linux", {}, "/home/me/.cache"),
+        ("linux", {"XDG_CACHE_HOME": "/fast"}, "/fast"),
+        ("darwin", {}, "/home/me/Library/Caches"),
+        ("win32", {"LOCALAPPDATA": "/data"}, "/data"),
+    ],
+)
+def test_the_cache_is_in_the_systems_folder(
+    system: str, variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"HOME": "/home/me", **variables}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", system)
+    assert cache_folder() == folder
 
 
 @pytest.mark.parametrize("system", ["darwin", "windows"])

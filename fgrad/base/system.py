@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -37,3 +38,13 @@ def processors() -> int:
     """How many processors this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def cache_folder() -> str:
+    """Where this system keeps what programs can make anew."""
+    home, env = os.path.expanduser("~"), os.environ.get
+    usual = {
+        "darwin": os.path.join(home, "Library", "Caches"),
+        "win32": env("LOCALAPPDATA", "") or os.path.join(home, "AppData", "Local"),
+    }
+    return env("XDG_CACHE_HOME", "") or usual.get(sys.platform, os.path.join(home, ".cache"))

@@ -25,11 +25,13 @@ from fgrad.compile.kernel.machine import (
     GATHER_CYCLES,
     LINE_BYTES,
     MOST_PIECES,
+    PIECES_OF_A_THREAD,
     SORT_CHUNK_CYCLES,
     SORT_CYCLES,
     VECTOR_BYTES,
 )
 from fgrad.compile.tasks.runnable import Runnable
+from fgrad.config import config
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Eqn, Lit
 
@@ -169,6 +171,12 @@ class RowSort(NamedTuple):
         return 0 if self.is_short else self.pieces * self.piece_bytes
 
 
+def most_pieces() -> int:
+    """Into how many pieces a range is cut at most: some for each thread, so that one which is late
+    delays nobody."""
+    return max(MOST_PIECES, PIECES_OF_A_THREAD * config.num_threads)
+
+
 def row_sort(
     dtype: np.dtype,
     rows: int,
@@ -182,7 +190,7 @@ def row_sort(
     unless `keys_out` is false.
     """
     pieces = int(rows * columns * SORT_CYCLES / SORT_CHUNK_CYCLES)
-    pieces = max(1, min(pieces, rows, MOST_PIECES))
+    pieces = max(1, min(pieces, rows, most_pieces()))
     return RowSort(np.dtype(dtype), rows, columns, tuple(payloads), keys_out, pieces)
 
 
@@ -202,7 +210,7 @@ class RowTop(NamedTuple):
     @property
     def pieces(self) -> int:
         """The groups of rows that are the step's range."""
-        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, MOST_PIECES))
+        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
 
 
 class RowWalk(NamedTuple):
@@ -231,7 +239,7 @@ class RowWalk(NamedTuple):
     @property
     def pieces(self) -> int:
         """The groups of rows that are the step's range."""
-        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, MOST_PIECES))
+        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
 
 
 class RowSearch(NamedTuple):
@@ -252,7 +260,7 @@ class RowSearch(NamedTuple):
     def parts(self) -> int:
         """The parts of each row's elements."""
         wanted = int(self.cycles / self.rows / CHUNK_CYCLES)
-        return max(1, min(wanted, self.columns // SEARCHED, MOST_PIECES))
+        return max(1, min(wanted, self.columns // SEARCHED, most_pieces()))
 
     @property
     def pieces(self) -> int:
