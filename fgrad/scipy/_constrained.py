@@ -5,7 +5,9 @@
 
 SciPy computes x; the multipliers are the least squares of the first equation over the constraints
 that hold with equality, of the right sign. Both lines are one square system for (x, lambda).
-A constraint that touches without a multiplier is taken for one that does not hold.
+A constraint that touches without a multiplier is taken for one that does not hold. A method may
+stop before it reaches a constraint that holds (trust-constr): where the constraints next to x do
+not explain the gradient of f, those farther away may hold too.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.numpy.promote import user_line
-from fgrad.scipy._host import arguments, floats, implicit, on_host
-from fgrad.scipy._solvers import FLAG, Ends, Function, Solution
+from fgrad.scipy._host import arguments, as_result, floats, implicit, on_host
+from fgrad.scipy._solvers import FLAG, Ends, Function
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.grad import grad
@@ -31,7 +33,8 @@ from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.optimize")
 
-_NEAR = 1e-4  # of a constraint to its end, relative, from where on it may hold
+_NEAR = (1e-4, 1e-3, 1e-2)  # of a constraint to its end, relative, from where on it may hold
+_EXPLAINED = 1e-3  # the gradient that multipliers may leave, of that at the start
 _NONE = 1e-7  # the multiplier, relative to the greatest, below which there is none
 
 
@@ -41,6 +44,21 @@ class Condition(NamedTuple):
     fun: Function
     low: PyTree
     high: PyTree
+
+
+@as_result
+class ConstrainedSolution(NamedTuple):
+    """What `minimize` with constraints returns inside of a transform.
+
+    `multipliers` are those of the constraints in their order, then of bounds: the gradient of the
+    function is the sum of their products with the constraints' gradients, so that one is positive
+    where a lower end holds, negative at an upper end, and zero where none does.
+    """
+
+    x: Value
+    fun: Value
+    success: Value
+    multipliers: Value
 
 
 Values: TypeAlias = tuple[PyTree, PyTree, PyTree]  # of a condition, and its ends
@@ -151,7 +169,7 @@ def constrained_minimum(
     conditions: list[Condition],
     find: Finder,
     given: PyTree = (),
-) -> Solution:
+) -> ConstrainedSolution:
     """A minimum under conditions, inside of a transform.
 
     Arguments:
@@ -167,7 +185,7 @@ def constrained_minimum(
     def whole(x: Value) -> tuple[Value, list[Values]]:
         return fun(x), [(c.fun(x), c.low, c.high) for c in conditions]
 
-    def solver(plain_f: Function, x: np.ndarray, values: PyTree) -> tuple[np.ndarray, np.bool_]:
+    def solver(plain_f: Function, x: np.ndarray, values: PyTree) -> PyTree:
         f, known = jit(lambda x: plain_f(x)[0]), plain_f(x)[1]
         parts = [
             Condition(jit(lambda x, k=k: plain_f(x)[1][k][0]), low, high)
@@ -175,10 +193,11 @@ def constrained_minimum(
         ]
         best, success = find(f, parts, x, values)
         best = np.asarray(best, np.float64)
-        z = np.concatenate([best, multipliers(f, parts, best)])
-        return z.astype(like.dtype), np.bool_(success)
+        weights, explained = multipliers(f, parts, best, x)
+        z = np.concatenate([best, weights])
+        return z.astype(like.dtype), np.bool_(success), np.bool_(success and explained)
 
-    z, success = on_host(solver, (like, FLAG), whole, start, start, given)
+    z, success, held = on_host(solver, (like, FLAG, FLAG), whole, start, start, given)
     low, high = [np.concatenate([getattr(c, end) for c in conditions]) for end in ("low", "high")]
     equal = np.equal(low, high)
 
@@ -195,13 +214,13 @@ def constrained_minimum(
             [grad(lagrangian)(x, weights), np.where(lower | (weights < 0), gap, weights)]
         ).astype(like.dtype)
 
-    x = implicit(optimality, z)[:n]
-    return Solution(x, fun(x), success)
+    z = implicit(optimality, z, held)
+    return ConstrainedSolution(z[:n], fun(z[:n]), success, z[n:])
 
 
 def minimum_within(
     fun: Function, x0: ArrayLike, constraints: PyTree, ends: Ends, how: Callable[..., PyTree]
-) -> Solution:
+) -> ConstrainedSolution:
     """A minimum under SciPy's constraints, inside of a transform.
 
     Arguments:
@@ -222,20 +241,30 @@ def minimum_within(
     return constrained_minimum(lambda x: np.reshape(fun(x), ()), start, within, find, box)
 
 
-def multipliers(f: Function, conditions: list[Condition], x: np.ndarray) -> np.ndarray:
-    """Weights of the conditions' gradients whose sum is that of f; positive at a lower end."""
+def multipliers(
+    f: Function, conditions: list[Condition], x: np.ndarray, start: np.ndarray
+) -> tuple[np.ndarray, bool]:
+    """Weights of the conditions' gradients whose sum is that of f, positive at a lower end; and
+    whether the sum is that gradient, compared with the one at the start."""
     held = np.concatenate([np.ravel(c.fun(x)) for c in conditions])
     low, high = [np.concatenate([getattr(c, end) for c in conditions]) for end in ("low", "high")]
     slopes = np.concatenate([np.atleast_2d(jacrev(c.fun)(x)) for c in conditions])
-    near = _NEAR * (1 + np.abs(held))
-    lower, upper = held - low <= near, high - held <= near
-    least, most = np.where(upper, -np.inf, 0.0), np.where(lower, np.inf, 0.0)
-    may, found = lower | upper, np.zeros(held.size)
-    if may.any():
-        ends = least[may], most[may]
-        found[may] = plain.lsq_linear(slopes[may].T, grad(f)(x), ends, method="bvls").x
+    slope, explained = grad(f)(x), False
+    scale = max(np.abs(slope).max(initial=0.0), np.abs(grad(f)(start)).max(initial=0.0))
+    for share in _NEAR:
+        near = share * (1 + np.abs(held))
+        lower, upper = held - low <= near, high - held <= near
+        least, most = np.where(upper, -np.inf, 0.0), np.where(lower, np.inf, 0.0)
+        may, found = lower | upper, np.zeros(held.size)
+        if may.any():
+            ends = least[may], most[may]
+            found[may] = plain.lsq_linear(slopes[may].T, slope, ends, method="bvls").x
+        left = np.abs(slope - slopes.T @ found).max(initial=0.0)
+        explained = bool(left <= _EXPLAINED * scale)
+        if explained:
+            break
     found[np.abs(found) <= _NONE * max(np.abs(found).max(initial=0.0), 1e-300)] = 0.0
-    return found
+    return found, explained
 
 
 def as_scipy(conditions: Sequence[Condition]) -> list[PyTree]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,34 @@ from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.implicit import closure_convert, custom_root
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import ArrayLike, PyTree
+
+_SMALL = 0.01  # Newton's step, of the size of a solution, that may be left without success
+R = TypeVar("R")
+
+
+def as_result(kind: type[R]) -> type[R]:
+    """A named tuple that can be read as SciPy's results are: `result["x"]`, `result.items()`."""
+    fields = kind._fields  # type: ignore[attr-defined]
+
+    def get(self: R, key: object) -> object:
+        return getattr(self, key) if isinstance(key, str) else tuple.__getitem__(self, key)  # type: ignore[type-var,arg-type]
+
+    def missing(self: R, name: str) -> NoReturn:
+        raise AttributeError(
+            f"{name!r} is not part of the result inside of transforms, which has "
+            f"{', '.join(fields)}: SciPy's other fields are known outside of them alone."
+        )
+
+    there = {
+        "__getitem__": get,
+        "__getattr__": missing,
+        "keys": lambda self: fields,
+        "values": tuple,
+        "items": lambda self: tuple(zip(fields, self, strict=True)),
+    }
+    for name, method in there.items():
+        setattr(kind, name, method)
+    return kind
 
 
 def inside(*values: object) -> bool:
@@ -138,9 +167,26 @@ def at_once(
         return solver(lambda x: converted(x, *closure), *plain)
 
 
-def implicit(residual: Callable[[PyTree], PyTree], root: Value) -> Value:
-    """The root of `residual`, with derivatives by the implicit function theorem."""
-    return custom_root(residual, root, lambda _, x: x, _solve)
+def implicit(
+    residual: Callable[[PyTree], PyTree], root: Value, success: Value | None = None
+) -> Value:
+    """The root of `residual`, with derivatives by the implicit function theorem.
+
+    Arguments:
+        success: whether the solver says that it found one. If not, the root may still be exact
+            enough, as after a line search that ended at rounding errors; a derivative raises a card
+            where Newton's step from there is not small.
+    """
+    if success is None:
+        return custom_root(residual, root, lambda _, x: x, _solve)
+    found, done = stop_gradient(root), stop_gradient(success)
+    away = stop_gradient(residual(found))
+
+    def solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
+        require_found(done, found, _solve(linear, away))
+        return _solve(linear, y)
+
+    return custom_root(residual, root, lambda _, x: x, solve)
 
 
 def _solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
@@ -154,6 +200,21 @@ def _solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
     checked.require(regular, checked.text_of(_not_isolated()))
     matrix = np.where(regular, matrix, np.eye(n, dtype=y.dtype))
     return np.reshape(np.linalg.solve(matrix, np.reshape(y, -1)), y.shape)
+
+
+def require_found(success: Value, found: Value, step: Value) -> None:
+    """Raise a card where a solver did not succeed, and Newton's step from there is not small."""
+    near = np.max(np.abs(step)) <= _SMALL * (1 + np.max(np.abs(found)))
+    error = MissingRuleError(
+        "There is no solution to differentiate: SciPy's method did not find one.",
+        (
+            *user_line(),
+            ("why", "Newton's step from where it stopped is not small."),
+            ("write", "another start, method or number of steps"),
+            ("or", "result.success             tells it; x itself is what SciPy returns"),
+        ),
+    )
+    checked.require(success | near, checked.text_of(error))
 
 
 def _not_isolated() -> MissingRuleError:

@@ -13,7 +13,7 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import _solvers
 from fgrad.scipy._constrained import Condition, Found, constrained_minimum
 from fgrad.scipy._either import refusal
-from fgrad.scipy._host import floats, inside
+from fgrad.scipy._host import as_result, floats, inside
 from fgrad.scipy._solvers import Box, Ends, Function, Pairs, Solution
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
@@ -23,6 +23,7 @@ from fgrad.typing import ArrayLike, PyTree
 plain = lazy_module("scipy.optimize")
 
 
+@as_result
 class LinearSolution(NamedTuple):
     """What `linprog` returns inside of a transform."""
 

@@ -22,6 +22,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval
 from fgrad.scipy._host import (
     arguments,
+    as_result,
     floats,
     implicit,
     inside,
@@ -58,6 +59,7 @@ Pairs: TypeAlias = Sequence[tuple[ArrayLike | None, ArrayLike | None]]
 Options: TypeAlias = Mapping[str, object]  # of SciPy's function
 
 
+@as_result
 class Root(NamedTuple):
     """What `root_scalar` returns inside of a transform."""
 
@@ -65,6 +67,7 @@ class Root(NamedTuple):
     converged: Value
 
 
+@as_result
 class Solution(NamedTuple):
     """What `root`, `minimize`, `minimize_scalar`, `least_squares` return inside of transforms."""
 
@@ -117,7 +120,7 @@ def scalar_root(f: Function, args: PyTree, method: str | None, options: Options)
 
     fun = _scalar(f, args)
     x, converged = on_host(solver, (NUMBER, FLAG), fun, np.float64(0.5), given)
-    return Root(implicit(fun, x), converged)
+    return Root(implicit(fun, x, converged), converged)
 
 
 def _bracketing(name: str) -> Function:
@@ -266,7 +269,7 @@ def vector_root(
         return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
 
     found, success = on_host(solver, (like, FLAG), residual, start, start)
-    x = implicit(residual, found)
+    x = implicit(residual, found, success)
     return Solution(x, residual(x), success)
 
 
@@ -329,10 +332,10 @@ def scalar_minimum(
     x, success = on_host(solver, (NUMBER, FLAG), f, np.float64(0.5), known)
     slope = grad(f)
     if bounds is None:
-        x = implicit(slope, x)
+        x = implicit(slope, x, success)
     else:
         low, high = floats(bounds[0]), floats(bounds[1])
-        x = implicit(projected(slope, low, high), x)
+        x = implicit(projected(slope, low, high), x, success)
     return Solution(x, f(x), success)
 
 
@@ -380,5 +383,5 @@ def vector_minimum(
 
     x, success = on_host(solver, (like, FLAG), seen, start, start, ends)
     slope = grad(fun)
-    x = implicit(slope if ends is None else projected(slope, *ends), x)
+    x = implicit(slope if ends is None else projected(slope, *ends), x, success)
     return Solution(x, seen(x), success)

@@ -8,7 +8,12 @@ from typing import TypeVar
 import numpy as np
 
 from fgrad import tree
-from fgrad.scipy._constrained import Bounds, LinearConstraint, NonlinearConstraint
+from fgrad.scipy._constrained import (
+    Bounds,
+    ConstrainedSolution,
+    LinearConstraint,
+    NonlinearConstraint,
+)
 from fgrad.scipy._either import refusal
 from fgrad.scipy._solvers import Box, Solution
 from fgrad.trace import Value
@@ -37,6 +42,10 @@ class OverTree:
         """The function of a vector."""
         return lambda x, *args: user_form(fun)(self.of(x), *args)
 
+    def residuals(self, fun: Callable[..., PyTree]) -> Callable[..., Value]:
+        """A function from trees to trees, or to arrays, as one of vectors."""
+        return lambda x, *args: tree.ravel(user_form(fun)(self.of(x), *args))[0]
+
     def _vector(self, end: PyTree) -> Value:
         if np.isscalar(end):
             return np.full(self.start.shape, end)
@@ -48,7 +57,7 @@ class OverTree:
         if bounds is None:
             return None
         if not isinstance(bounds, Box):
-            what = "scipy.optimize.minimize of a tree with pairs of bounds"
+            what = "scipy.optimize of a tree with pairs of bounds"
             write = "Bounds(low, high)    of numbers, or trees like x0"
             raise refusal(what, "pairs belong to the elements of a vector.", write)
         return Bounds(self._vector(bounds.lb), self._vector(bounds.ub))
@@ -69,9 +78,29 @@ class OverTree:
 
     def result(self, found: PyTree) -> PyTree:
         """What SciPy found, with trees in it."""
-        if isinstance(found, Solution):
+        if isinstance(found, (Solution, ConstrainedSolution)):
             return found._replace(x=self.of(found.x))
         found.x = self.of(found.x)
-        if "jac" in found and np.shape(found.jac) == self.start.shape:
+        if "jac" in found and np.shape(found.jac) == self.start.shape and np.ndim(found.fun) == 0:
             found.jac = self.of(found.jac)
         return found
+
+
+def least_squares_of_tree(
+    of_vector: Callable[..., PyTree],
+    fun: Callable[..., PyTree],
+    x0: PyTree,
+    bounds: PyTree,
+    args: tuple[Value, ...],
+    keywords: Mapping[str, PyTree],
+    options: Mapping[str, PyTree],
+) -> PyTree:
+    """`least_squares`, which is `of_vector`, whose unknowns are a tree."""
+    over = OverTree(x0)
+
+    def residuals(x: PyTree, *args: PyTree) -> PyTree:
+        return user_form(fun)(x, *args, **keywords)
+
+    ends = over.bounds(bounds if isinstance(bounds, Box) else Bounds(*bounds))
+    vector = over.residuals(residuals)
+    return over.result(of_vector(vector, over.start, None, (ends.lb, ends.ub), args, **options))

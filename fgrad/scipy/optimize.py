@@ -33,6 +33,7 @@ from fgrad.scipy._constrained import (
 )
 from fgrad.scipy._either import passed_on
 from fgrad.scipy._host import arguments, inside, part_of, refuse_options
+from fgrad.scipy._losses import robust
 from fgrad.scipy._more_minima import (
     basinhopping,
     brent,
@@ -82,7 +83,7 @@ from fgrad.scipy._solvers import (
     ridder,
     toms748,
 )
-from fgrad.scipy._trees import OverTree, is_tree
+from fgrad.scipy._trees import OverTree, is_tree, least_squares_of_tree
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp
@@ -351,7 +352,8 @@ def root(
     Arguments:
         fun: `fun(x, *args)` to an array like x, of NumPy operations; derivatives flow to `args` and
             to what it closes over.
-        x0: where to begin, shape (n,).
+        x0: where to begin, shape (n,), or a tree of arrays; then `fun` takes and returns such
+            trees, and `x` of the result is one.
         method, jac, options: as SciPy takes them; inside of transforms the Jacobian is fgrad's.
 
     Returns:
@@ -366,6 +368,10 @@ def root(
         0.083333333
     """
     args = arguments(args)
+    if is_tree(x0):
+        refuse_options("scipy.optimize.root of a tree", {"jac": jac})
+        over = OverTree(x0)
+        return over.result(root(over.residuals(fun), over.start, args, method, **options))
     if inside(x0, args):
         value = part_of(fun, 0) if jac is True else fun
         return _solvers.vector_root(value, x0, args, method, options)
@@ -390,7 +396,8 @@ def least_squares(
 
     Arguments:
         fun: `fun(x, *args, **kwargs)` to a vector of residuals.
-        x0: where to start, shape (n,).
+        x0: where to start, shape (n,), or a tree of arrays; then `fun` takes such trees, and may
+            return one, and `x` of the result is one.
         jac: your own Jacobian.
         bounds: the lowest and the highest values.
         args, kwargs: further arguments of `fun`.
@@ -403,8 +410,11 @@ def least_squares(
         array([2., 1.])
     """
     args, keywords = arguments(args), kwargs or {}
+    if is_tree(x0):
+        refuse_options("scipy.optimize.least_squares of a tree", {"jac": jac})
+        return least_squares_of_tree(least_squares, fun, x0, bounds, args, keywords, options)
     if inside(x0, args, keywords):
-        refuse_options("scipy.optimize.least_squares", _not_linear(options))
+        rho = robust(options.get("loss", "linear"), options.get("f_scale", 1.0))
 
         def residuals_of(x: Value) -> PyTree:
             return user_form(fun)(x, *args, **keywords)
@@ -415,7 +425,7 @@ def least_squares(
             return least_squares(f, x, bounds=ends, **options)
 
         def half(x: Value) -> Value:
-            return 0.5 * np.sum(residuals_of(x) ** 2)
+            return 0.5 * np.sum(rho(residuals_of(x)))
 
         low, high = bounds
         return _solvers.vector_minimum(half, x0, (low, high), find, residuals_of)
@@ -427,11 +437,6 @@ def least_squares(
     return plain.least_squares(
         compiled, x, jac=jac, bounds=bounds, args=args, kwargs=keywords, **options
     )
-
-
-def _not_linear(options: Mapping[str, object]) -> dict[str, object]:
-    """The option `loss`, if it is not the sum of squares."""
-    return {k: v for k, v in options.items() if k == "loss" and v != "linear"}
 
 
 def curve_fit(

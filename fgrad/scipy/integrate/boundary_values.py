@@ -26,7 +26,7 @@ from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, user_line
 from fgrad.numpy.sparse_matrices import CsrMatrix, gathered
 from fgrad.scipy._either import refusal
-from fgrad.scipy._host import Untraced, constant, inside
+from fgrad.scipy._host import Untraced, constant, inside, require_found
 from fgrad.scipy.interpolate.piecewise import PPoly
 from fgrad.scipy.sparse._direct import solved
 from fgrad.trace import Value, concrete
@@ -191,7 +191,7 @@ def _numbers(n: int, m: int, k: int) -> np.ndarray:
 
 
 def _differentiable(
-    problem: Problem, shares: Value, found: Nodes, given: Parameters
+    problem: Problem, shares: Value, found: Nodes, given: Parameters, success: Value
 ) -> tuple[Value, Value]:
     """SciPy's solution, with derivatives by the ends and by what the functions close over."""
     n, m = found[0].shape
@@ -205,7 +205,10 @@ def _differentiable(
         (given, _), (moved, _) = primals, tangents
         unknown = nodes(*primals)
         way = jvp(lambda given: _residual(problem, shares, unknown, given), (given,), (moved,))[1]
-        step = solved("solve_bvp", _matrix(problem, shares, unknown, given), -way)
+        matrix = _matrix(problem, shares, unknown, given)
+        left = constant(solved("solve_bvp", matrix, _residual(problem, shares, unknown, given)))
+        require_found(constant(success), constant(unknown[0]), left)
+        step = solved("solve_bvp", matrix, -way)
         return unknown, (np.transpose(np.reshape(step[: n * m], (m, n))), step[n * m :])
 
     nodes.__name__ = nodes.name = "solve_bvp"
@@ -381,7 +384,7 @@ def solve_bvp(
         with Untraced():
             found = _by_scipy(problem, None, known[:3], plain_given, options)
     shares, y_found, p_found, success = found
-    values, unknown = _differentiable(problem, shares, (y_found, p_found), given)
+    values, unknown = _differentiable(problem, shares, (y_found, p_found), given, success)
     nodes, _ = _places(shares, given)
     slopes = problem.field(nodes, values, unknown, given)
     all_known = all([v is not None for v in known])

@@ -61,6 +61,10 @@ def _numeric(how: Method, n: int, count: int) -> Callable[..., PyTree]:
 
         if float(ts[0]) == float(end):  # SciPy has no results then
             return np.broadcast_to(y0, (count, n)).copy()
+        ys = np.full((count, n), np.nan, y0.dtype)
+        ys[0] = y0
+        if not np.isfinite(field(float(ts[0]), y0)).all():  # SciPy would not return
+            return ys
         more = dict(how.options)
         if with_jacobian(how):
             more["jac"] = lambda t, y: f((np.float64(t), y.astype(y0.dtype)))[1]
@@ -69,8 +73,6 @@ def _numeric(how: Method, n: int, count: int) -> Callable[..., PyTree]:
             (float(ts[0]), float(end)), np.array(y0), how.name, t_eval=ts[1:].astype(float),
             rtol=how.rtol, atol=how.atol, **more,
         )  # fmt: skip
-        ys = np.full((count, n), np.nan, y0.dtype)
-        ys[0] = y0
         ys[1 : 1 + found.y.shape[1]] = found.y.T
         return ys
 

@@ -22,7 +22,7 @@ from fgrad.errors import ArgumentError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_array, as_operand, convert, user_line
 from fgrad.scipy._either import refusal
-from fgrad.scipy._host import arguments, inside, real, refuse_options
+from fgrad.scipy._host import arguments, as_result, inside, real, refuse_options
 from fgrad.scipy.integrate.quadrature import FLOAT, Integrand, Numbers, integral_of
 from fgrad.trace import Value, concrete
 from fgrad.tracing.capturing import user_form
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 plain = lazy_module("scipy.integrate")
 
 
+@as_result
 class Cubature(NamedTuple):
     """What `cubature` returns inside of a transform."""
 
@@ -44,6 +45,7 @@ class Cubature(NamedTuple):
     success: Value | np.bool_
 
 
+@as_result
 class QuasiRandom(NamedTuple):
     """What `qmc_quad` returns inside of a transform."""
 

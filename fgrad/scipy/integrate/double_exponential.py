@@ -22,7 +22,7 @@ from fgrad.errors import ArgumentError
 from fgrad.lax.branches import cond
 from fgrad.numpy.promote import as_array, as_operand, convert, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy._host import arguments, inside, refuse_options
+from fgrad.scipy._host import arguments, as_result, inside, refuse_options
 from fgrad.trace import Value, concrete
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import jvp
@@ -35,6 +35,7 @@ _NEAR = 1e-8  # of a limit, relative, within which values that are not finite co
 _HEAD = 512  # terms before a sum is taken for an integral
 
 
+@as_result
 class Quadrature(NamedTuple):
     """What `tanhsinh` returns inside of a transform."""
 
@@ -45,6 +46,7 @@ class Quadrature(NamedTuple):
     maxlevel: Value
 
 
+@as_result
 class Sum(NamedTuple):
     """What `nsum` returns inside of a transform."""
 

@@ -26,8 +26,18 @@ from fgrad.lax.loops import scan, while_loop
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy._host import at_once, refuse_options, refuse_unknown
+from fgrad.scipy._either import refusal
+from fgrad.scipy._host import as_result, at_once, refuse_options, refuse_unknown
 from fgrad.scipy.integrate.by_scipy import Method, event_times, solve_by_scipy
+from fgrad.scipy.integrate.complex_problems import (
+    as_given,
+    as_real,
+    event_of_parts,
+    joined,
+    kind,
+    of_parts,
+    split,
+)
 from fgrad.trace import Value, concrete, innermost
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.linearize import vjp
@@ -58,6 +68,7 @@ _STAGES = (
 )
 _ERROR = (-71 / 57600, 0.0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40)
 _SAFETY, _LEAST, _MOST = 0.9, 0.2, 10.0
+_SHORTEST = 2e-15  # step, of the time
 
 
 class Control(NamedTuple):
@@ -128,7 +139,9 @@ def _advance(f: Field, s: State, end: Value, control: Control) -> State:
     """The solution at `end`; NaN if that takes too many steps."""
 
     def go_on(carry: tuple[Value, State]) -> Value:
-        return (carry[0] < control.steps) & (carry[1].t != end)
+        steps, s = carry
+        moves = s.h > _SHORTEST * np.abs(s.t)  # not where slopes are NaN
+        return (steps < control.steps) & (s.t != end) & moves
 
     def body(carry: tuple[Value, State]) -> tuple[Value, State]:
         return carry[0] + 1, _step(f, carry[1], end, control)
@@ -229,17 +242,17 @@ def _solution(
     converted, consts = closure_convert(f, y0, ts[0], *args)
     leaves, treedef = tree.flatten((list(args), consts))
     leaves = [as_operand(x) for x in leaves]
-    floats = [k for k, x in enumerate(leaves) if np.dtype(getattr(x, "dtype", type(x))).kind == "f"]
+    floats = [k for k, x in enumerate(leaves) if kind(x) in "fc"]
 
     def field(y: Value, t: Value, params: list[Value]) -> Value:
         given = list(leaves)
         for k, p in zip(floats, params, strict=True):
-            given[k] = p
+            given[k] = as_given(p, leaves[k])
         arguments, captured = tree.unflatten(treedef, given)
         slope = np.reshape(as_operand(converted(y, t, *arguments, *captured)), -1)
         return slope.astype(y0.dtype)
 
-    params = [leaves[k] for k in floats]
+    params = [as_real(leaves[k]) for k in floats]
     if isinstance(control, Method):
         return solve_by_scipy(field, control, y0, ts, params)
     if control.through:
@@ -297,6 +310,9 @@ def odeint(
             func, y0, t, args, rtol=rtol, atol=atol, mxstep=mxstep, tfirst=tfirst, **options
         )
     refuse_unknown(plain.odeint, options)
+    if kind(as_operand(y0)) == "c":
+        why = "SciPy's drops imaginary parts."
+        raise refusal("scipy.integrate.odeint of complex values", why, "solve_ivp(...)")
     meant = {k: v for k, v in options.items() if k not in _ODEINT_HINTS}
     refuse_options("scipy.integrate.odeint", meant)
     field = (lambda y, t, *a: user_form(func)(t, y, *a)) if tfirst else func
@@ -308,6 +324,7 @@ def odeint(
     return _solution(field, y0, t, args, control)
 
 
+@as_result
 class OdeSolution(NamedTuple):
     """What `solve_ivp` returns inside of a transform."""
 
@@ -385,7 +402,27 @@ def solve_ivp(
             f"solve_ivp: y0 of shape {np.shape(y0)}.", (*user_line(), ("write", "a vector"))
         )
     problem = Problem(fun, y0, args, method, rtol, atol, ends, options)
-    return _traced_problem(problem, t_eval, dense_output, events, adjoint)
+    if as_operand(y0).dtype.kind != "c":
+        return _traced_problem(problem, t_eval, dense_output, events, adjoint)
+    return _complex_problem(problem, t_eval, dense_output, events, adjoint)
+
+
+def _complex_problem(
+    problem: Problem, t_eval: ArrayLike | None, dense_output: bool, events: PyTree, adjoint: bool
+) -> OdeSolution:
+    """`solve_ivp` of complex values inside of a transform."""
+    fun, y0, atol = of_parts(problem.fun), split(_doubles(problem.y0)), problem.atol
+    wide = np.concatenate([atol, atol]) if np.ndim(atol) else atol
+    several = events if isinstance(events, (list, tuple)) else [events]
+    real = problem._replace(fun=fun, y0=y0, atol=wide)
+    given = None if events is None else [event_of_parts(e) for e in several]
+    found = _traced_problem(real, t_eval, dense_output, given, adjoint)
+    sol, there = found.sol, found.y_events
+    return found._replace(
+        y=joined(found.y),
+        y_events=None if there is None else [np.transpose(joined(np.transpose(y))) for y in there],
+        sol=None if sol is None else lambda t: joined(sol(t)),
+    )
 
 
 def _traced_problem(
@@ -394,8 +431,7 @@ def _traced_problem(
     """`solve_ivp` inside of a transform."""
     fun, y0, args, method, rtol, atol, ends, options = problem
     control: Control | Method = Control(rtol, atol, 100_000 if adjoint else 500, not adjoint)  # type: ignore[arg-type]
-    of_complex = as_operand(y0).dtype.kind == "c"
-    if method != "RK45" or options or np.ndim(atol) or events is not None or of_complex:
+    if method != "RK45" or options or np.ndim(atol) or events is not None:
         control = Method(method, rtol, atol, stop_gradient(ends[1]), options)
 
     def solve(ts: Value) -> Value:
@@ -520,8 +556,13 @@ def _steps_of_scipy(
                     setattr(g, name, getattr(functions[k], name))
             return g
 
+        def slopes(t: float, y: np.ndarray) -> np.ndarray:
+            return np.reshape(field((np.float64(t), y))[0], -1)
+
+        if not np.isfinite(slopes(span[0], np.asarray(y))).all():  # SciPy would not return
+            return OdeSolution(np.stack(span), y, False, [np.zeros(0) for _ in events])
         return plain.solve_ivp(
-            lambda t, y: np.reshape(field((np.float64(t), y))[0], -1), span, y, problem.method,
+            slopes, span, y, problem.method,
             events=[event(k + 1) for k in range(len(events))] or None,
             rtol=problem.rtol, atol=problem.atol, **problem.options,
         )  # fmt: skip
@@ -539,7 +580,7 @@ def _steps_of_scipy(
         )
     times: list[PyTree] = [np.asarray(t, np.float64) for t in (found.t_events or [])]
     stop = None
-    if found.status == 1:
+    if getattr(found, "status", None) == 1:
         last = [k for k, t in enumerate(times) if t.size and t[-1] == found.t[-1]]
         stop = last[0]
     return found.t, times, stop
