@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad.scipy._either import refusal
+from fgrad.scipy._host import floats
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike
 
@@ -31,5 +32,5 @@ def robust(loss: object, scale: ArrayLike) -> Callable[[Value], Value]:
     if loss not in RHO:
         names = ", ".join(["linear", *RHO])
         raise ValueError(f"least_squares: loss={loss!r} is none of {names}.")
-    rho = RHO[loss]
-    return lambda r: scale**2 * rho((r / scale) ** 2)
+    rho, size = RHO[loss], floats(scale)
+    return lambda r: size * size * rho((r / size) ** 2)

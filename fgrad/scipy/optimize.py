@@ -27,6 +27,7 @@ from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers
 from fgrad.scipy._constrained import (
     Bounds,
+    ConstrainedSolution,
     LinearConstraint,
     NonlinearConstraint,
     minimum_within,
@@ -199,7 +200,7 @@ def minimize(
     bounds: Box | Pairs | None = None,
     constraints: Constraints = (),
     **options: PyTree,
-) -> OptimizeResult | Solution:
+) -> OptimizeResult | Solution | ConstrainedSolution:
     """`scipy.optimize.minimize` with gradient and Hessian of `fun`, traced and compiled.
 
     Arguments:
@@ -214,8 +215,9 @@ def minimize(
         bounds, constraints: as SciPy takes them.
 
     Returns:
-        SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`, with derivatives: of a
-        minimum that lies on a bound or a constraint, those of the bound or constraint.
+        SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`, with constraints also
+        `multipliers`, with derivatives: of a minimum that lies on a bound or a constraint, those of
+        the bound or constraint.
 
     Example:
         >>> import numpy as np, fgrad
@@ -272,7 +274,7 @@ def _traced_minimum(
     bounds: Box | Pairs | None,
     constraints: Constraints,
     options: Mapping[str, PyTree],
-) -> Solution:
+) -> Solution | ConstrainedSolution:
     """`minimize` inside of a transform."""
     ends = _solvers.ends_of(bounds)
 
@@ -281,7 +283,9 @@ def _traced_minimum(
 
     if not _listed(constraints):
 
-        def find(f: Function, x: Value, ends: Ends) -> OptimizeResult | Solution:
+        def find(
+            f: Function, x: Value, ends: Ends
+        ) -> OptimizeResult | Solution | ConstrainedSolution:
             pairs = None if ends is None else plain.Bounds(*ends)
             return minimize(f, x, method=method, bounds=pairs, **options)
 
@@ -341,11 +345,11 @@ def _products(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
 def root(
     fun: Callable[..., PyTree],
-    x0: ArrayLike,
+    x0: PyTree,
     args: PyTree = (),
     method: str = "hybr",
     jac: Derivative = None,
-    **options: object,
+    **options: PyTree,
 ) -> OptimizeResult | Solution:
     """`scipy.optimize.root` with the Jacobian of `fun`, and with derivatives of the solution.
 
@@ -383,9 +387,9 @@ def root(
 
 def least_squares(
     fun: Callable[..., PyTree],
-    x0: ArrayLike,
+    x0: PyTree,
     jac: Derivative = None,
-    bounds: tuple[ArrayLike, ArrayLike] = (-np.inf, np.inf),
+    bounds: PyTree = (-np.inf, np.inf),
     args: PyTree = (),
     kwargs: Mapping[str, PyTree] | None = None,
     **options: PyTree,

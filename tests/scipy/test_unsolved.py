@@ -192,7 +192,8 @@ def test_complex_slopes_that_are_not_holomorphic(method: str) -> None:
     """By the start, by arguments, and by what is closed over."""
     exact = {"method": method, "rtol": 1e-9, "atol": 1e-10}
 
-    def last(module: Any, z: Any, a: Any, c: Any) -> Any:
+    def last(module: Any, *given: Any) -> Any:
+        z, a, c = given
         field = lambda t, y, a: _spin(t, y, a) + c * 1j  # noqa: E731
         found = module.solve_ivp(field, (0, 1), z, args=(a,), t_eval=[0.5, 1.0], **exact)
         return np.sum(np.real(found.y[:, -1]) + 2 * np.imag(found.y[:, 0]))

@@ -191,7 +191,7 @@ def _numbers(n: int, m: int, k: int) -> np.ndarray:
 
 
 def _differentiable(
-    problem: Problem, shares: Value, found: Nodes, given: Parameters, success: Value
+    problem: Problem, shares: Value, found: Nodes, given: Parameters, success: PyTree
 ) -> tuple[Value, Value]:
     """SciPy's solution, with derivatives by the ends and by what the functions close over."""
     n, m = found[0].shape

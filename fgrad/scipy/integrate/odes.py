@@ -556,11 +556,13 @@ def _steps_of_scipy(
                     setattr(g, name, getattr(functions[k], name))
             return g
 
-        def slopes(t: float, y: np.ndarray) -> np.ndarray:
-            return np.reshape(field((np.float64(t), y))[0], -1)
+        def slopes(t: ArrayLike, y: ArrayLike) -> np.ndarray:
+            return np.reshape(field((np.float64(t), y))[0], -1)  # type: ignore[arg-type]
 
-        if not np.isfinite(slopes(span[0], np.asarray(y))).all():  # SciPy would not return
-            return OdeSolution(np.stack(span), y, False, [np.zeros(0) for _ in events])
+        if not np.isfinite(slopes(span[0], y)).all():  # SciPy would not return
+            return OdeSolution(
+                np.stack(span), np.asarray(y), np.False_, [np.zeros(0) for _ in events]
+            )
         return plain.solve_ivp(
             slopes, span, y, problem.method,
             events=[event(k + 1) for k in range(len(events))] or None,
