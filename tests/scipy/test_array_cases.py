@@ -231,3 +231,33 @@ def test_filters_of_more_precision_than_the_image_are_refused() -> None:
     for call in (PLAIN["sg"].sepfir2d, fgrad.jit(OWN["sg"].sepfir2d)):
         with pytest.raises(TypeError):
             call(*given)
+
+
+# --- places on the edge of an image: rounding decides whether they are outside -------------------
+
+
+def _turned(nd: Any, x: Any, matrix: Any, start: Any, angle: float) -> list[Any]:
+    return [
+        nd.affine_transform(x, matrix, start, order=1),
+        nd.affine_transform(x, np.diagonal(matrix), start, order=1),
+        nd.rotate(x, angle, order=1),
+        nd.rotate(x, angle, reshape=False, order=1),
+    ]
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("trial", range(12))
+def test_edges_of_images(trial: int, traced: bool, rng: np.random.Generator) -> None:
+    rank = 2 + trial % 2
+    x = rng.normal(size=rng.integers(6, 30, rank)) + 3
+    matrix = np.round(rng.uniform(-1, 1, (rank, rank)), 1)
+    np.fill_diagonal(matrix, np.round(rng.uniform(0.3, 1.5, rank), 1))
+    start = np.round(rng.uniform(-3, 3, rank), 1) * (trial % 4 > 1)
+    angle = [30.0, 45.0, 60.0, 33.3, -30.0, 270.0][trial // 2]
+
+    def program(x: Any, *given: Any) -> list[Any]:
+        return _turned(OWN["nd"], x, *(given or (matrix, start)), angle)
+
+    found = fgrad.jit(program)(x, *([matrix, start] if traced else []))
+    for a, b in zip(found, _turned(PLAIN["nd"], x, matrix, start, angle), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)

@@ -7,18 +7,19 @@ those of `map_coordinates`; `output` is a dtype.
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
-from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy.ndimage.common import each, known, misfit, of_functions, of_images, pixels, wide
 from fgrad.scipy.ndimage.splines import coefficients, map_coordinates
+from fgrad.scipy.special import cosdg, sindg
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
+from fgrad.transforms.checkpoint.checkpoint import optimization_barrier
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
@@ -32,6 +33,28 @@ def _mapped(
     prefilter: bool,
 ) -> Value:  # fmt: skip
     return map_coordinates(image, places, kind, order, mode, cval, prefilter)
+
+
+def _affine(matrix: Value, start: Value, shape: Sequence[int]) -> Value:
+    """matrix @ o + start for each pixel o, rounded as SciPy rounds: it decides which places on the
+    edge of an image are outside.  Products are rounded before they are added (hence the barrier),
+    and a diagonal d makes (o + start / d) d.
+    """
+    grid = _grid(shape)
+    rank = len(grid)
+    column = (rank, *[1] * rank)
+    start = np.reshape(start, column)
+    if len(matrix.shape) == 1:
+        scale = np.reshape(matrix, column)
+        safe = np.where(scale == 0, 1.0, scale)
+        return np.where(scale == 0, start, (grid + start / safe) * scale)
+    columns = [np.reshape(matrix[:, j], column) * grid[j] for j in range(rank)]
+    return _sum_in_order([start, *optimization_barrier(columns)])
+
+
+def _sum_in_order(terms: Sequence[Value]) -> Value:
+    """The first and the second, plus the third, and so on."""
+    return functools.reduce(lambda a, b: a + b, terms)
 
 
 @of_images
@@ -74,10 +97,8 @@ def affine_transform(
             f"scipy.ndimage.affine_transform: a matrix of shape {m.shape} for {rank} axes.",
             (*user_line(), ("write", f"a matrix of shape {(rank, rank)}")),
         )
-    grid = _grid(shape)
-    places = np.tensordot(m, grid, 1) if len(m.shape) == 2 else m.reshape(rank, *[1] * rank) * grid
-    start = np.reshape(np.broadcast_to(start, (rank,)), (rank, *[1] * rank))
-    return _mapped(image, places + start, kind, order, mode, cval, prefilter)
+    start = np.broadcast_to(start, (rank,))
+    return _mapped(image, _affine(m, start, shape), kind, order, mode, cval, prefilter)
 
 
 @of_images
@@ -145,16 +166,6 @@ def zoom(
     return _mapped(image, places, kind, order, mode, cval, prefilter)
 
 
-def _turn(degrees: Value | float) -> tuple[Value, Value]:
-    """Cosine and sine of an angle, exact at right angles."""
-    quarters = np.round(stop_gradient(as_operand(degrees)) / 90.0)
-    c, s = [f((degrees - 90.0 * quarters) * (math.pi / 180)) for f in (np.cos, np.sin)]
-    k = np.mod(quarters, 4)
-    odd, cosine = (k == 1) | (k == 3), np.where(k == 0, c, -c)
-    first = np.where(odd, np.where(k == 1, -s, s), cosine)
-    return first, np.where(odd, np.where(k == 1, c, -c), np.where(k == 0, s, -s))
-
-
 @of_images
 def rotate(
     input: ArrayLike,
@@ -188,22 +199,25 @@ def rotate(
     plane = sorted([normalize_axis(a, rank) for a in axes])
     if plane[0] == plane[1]:
         raise misfit("rotate", f"axes={axes}", "two different axes")
-    c, s = _turn(inexact(as_operand(angle)))
+    c, s = cosdg(angle), sindg(angle)
     inside = np.array([image.shape[a] for a in plane])
     shape = list(image.shape)
     if reshape:
         why, write = "it decides the shape of the result.", "rotate(image, angle, reshape=False)"
-        known_c, known_s = _turn(float(known("rotate", "angle", angle, why, write)))
+        known_angle = float(known("rotate", "angle", angle, why, write))
+        known_c, known_s = cosdg(known_angle), sindg(known_angle)
         corners = np.array([[0, 0, inside[0], inside[0]], [0, inside[1], 0, inside[1]]])
         bounds = np.array([[known_c, known_s], [-known_s, known_c]]) @ corners
         for a, n in zip(plane, (np.ptp(bounds, axis=1) + 0.5).astype(int), strict=True):
             shape[a] = int(n)
+    turn = np.stack([np.stack([c, s]), np.stack([-s, c])])
     outside = np.array([shape[a] for a in plane])
-    grid = _grid(shape)
-    u, v = [grid[a] - (n - 1) / 2 for a, n in zip(plane, outside, strict=True)]
-    lines = list(grid)
-    lines[plane[0]] = c * u + s * v + (inside[0] - 1) / 2
-    lines[plane[1]] = -s * u + c * v + (inside[1] - 1) / 2
+    turned_centre = [turn[:, j] * ((outside[j] - 1) / 2) for j in range(2)]
+    start = (inside - 1) / 2 - _sum_in_order(optimization_barrier(turned_centre))
+    flat = [n if a in plane else 1 for a, n in enumerate(shape)]
+    lines = list(_grid(shape))
+    for a, line in zip(plane, _affine(turn, start, outside), strict=True):
+        lines[a] = np.broadcast_to(np.reshape(line, flat), shape)
     return _mapped(image, np.stack(lines), kind, order, mode, cval, prefilter)
 
 
