@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ def cameras(xp: Any, api: Any, way: str) -> Callable[..., Any]:
 def _by_cameras(way: str) -> dict[str, Call]:
     args = adjustment()
     found = both(lambda xp, api: cameras(xp, api, way), *args)
-    library = _cpp(HERE / "reprojection.cpp")
+    library = cpp(HERE / "reprojection.cpp")
     if library is not None:
         out = np.empty((SEEN, 2, 15))
         given = [ctypes.c_void_p(a.ctypes.data) for a in (*args, out)]
@@ -92,13 +92,14 @@ def _by_cameras(way: str) -> dict[str, Call]:
     return found
 
 
-def _cpp(source: Path) -> ctypes.CDLL | None:
+def cpp(source: Path, more: Sequence[str] = ()) -> ctypes.CDLL | None:
+    """A C++ file as a library, or None without a compiler."""
     compiler = shutil.which("g++")
     if compiler is None:
         return None
     made = Path(tempfile.mkdtemp()) / "code.so"
     flags = ["-O3", "-march=native", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, str(source), "-o", str(made)], check=True)
+    subprocess.run([compiler, *flags, *more, str(source), "-o", str(made)], check=True)
     return ctypes.CDLL(str(made))
 
 

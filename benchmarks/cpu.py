@@ -26,14 +26,12 @@ from pathlib import Path
 import eager
 import report
 from children import child_value
-from harness import Result, Workload, run, show_header, show_row, write_json
+from harness import Result, run, show_header, show_row, write_json
 from libraries import Library, jax_library, numpy_library, torch_library
 from peers import by_hand
 from rates import Rates, measured
-from workloads_arrays import ARRAYS, CALLS
-from workloads_linalg import LINALG, VALUES
-from workloads_loops import LOOPS
-from workloads_models import MODELS
+from workloads import COMPILED
+from workloads_linalg import VALUES
 
 HERE = Path(__file__).parent
 ONE_THREAD = {
@@ -43,14 +41,6 @@ ONE_THREAD = {
     "NUMBA_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 }
-COMPILED: dict[str, tuple[Workload, ...]] = {
-    "calls": CALLS,
-    "arrays": ARRAYS,
-    "models": MODELS,
-    "loops": LOOPS,
-    "linear algebra": LINALG,
-}
-
 # What is measured in processes of their own: name, case, goal without and with a filled disk cache.
 STARTS = (
     ("tiny function", "tiny", 0.25, None),

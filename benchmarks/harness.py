@@ -31,6 +31,34 @@ from fgrad.errors import FgradError
 __all__ = ["Library", "fgrad_library", "has", "jax_library", "numpy_library"]
 
 
+class Cost(NamedTuple):
+    """What a workload must do at least, however it is compiled: its limit is the longest of these.
+
+    Arguments:
+        reads, writes: compulsory bytes.
+        within: the bytes among which they are, if fewer: what is read again and again.
+        flops: additions and multiplications, at the rate of the best product of matrices.
+        functions: exponentials, or functions that cost as much (`tanh`, `log`, `sin`, `erf`).
+        divisions: quotients and roots.
+        lookups: elements that are read from, or written to, places given by numbers.
+        chain: operations one after the other, each of which waits for the last; a quotient is 4 of
+            them, an exponential or a sine 12.
+        single: whether numbers are float32.
+        reason: why the time is more than 4 times the limit, if it is.
+    """
+
+    reads: float = 0.0
+    writes: float = 0.0
+    within: float = 0.0
+    flops: float = 0.0
+    functions: float = 0.0
+    divisions: float = 0.0
+    lookups: float = 0.0
+    chain: float = 0.0
+    single: bool = False
+    reason: str = ""
+
+
 class Workload(NamedTuple):
     """A function for a library that returns a callable without arguments, and what is expected."""
 
@@ -39,6 +67,7 @@ class Workload(NamedTuple):
     make: Callable[[Library], Callable[[], Any]]
     exact: bool = True  # whether all libraries should return the same numbers
     torch: bool = False  # whether it runs with PyTorch too
+    cost: Cost = Cost()  # one call
 
 
 class Result(NamedTuple):
@@ -181,7 +210,7 @@ def _measure(
     hand: Mapping[str, Callable[[], Any]],
     turns: int,
 ) -> Result:
-    name, goal, make, exact, _ = workload
+    name, goal, make, exact = workload[:4]
     try:
         calls = {"fgrad": make(fgrad_library())}
         calls["fgrad"]()

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+from harness import Cost
 
 BLOCK = 1 << 15  # elements of a triad's block
-F32, F64 = 4, 8
 
 
 class Rates(NamedTuple):
@@ -24,14 +24,6 @@ class Rates(NamedTuple):
     triad: float
     gemm_f32: float
     gemm_f64: float
-
-
-class Cost(NamedTuple):
-    """Compulsory bytes of memory, or operations of matrix products in a precision."""
-
-    bytes: float = 0.0
-    flops: float = 0.0
-    single: bool = True
 
 
 def best_rate(work: float, call: Callable[[], object], seconds: float = 0.6) -> float:
@@ -74,42 +66,11 @@ def measured() -> Rates:
     return Rates(triad_rate(threads), gemm_rate(np.float32), gemm_rate(np.float64))
 
 
-def _mlp_step() -> float:
-    first, second, last = 784 * 256, 256 * 128, 128 * 10
-    return 2.0 * 128 * (2 * first + 3 * second + 3 * last)
+def share(cost: Cost, seconds: float, rates: Rates) -> float | None:
+    """The share of the limit that a time reaches: of the bandwidth, or of the rate of products.
 
-
-def _block_step() -> float:
-    tokens, d, length, batch = 1024, 256, 128, 8
-    return 3.0 * (2 * tokens * 12 * d * d + 4 * batch * length * length * d)
-
-
-COSTS = {
-    "a*b+c, 10M f32": Cost(4e7 * F32),
-    "gelu, 1M f32": Cost(2e6 * F32),
-    "gelu, 1M f64": Cost(2e6 * F64),
-    "Black-Scholes price, 1M f64": Cost(6e6 * F64),
-    "Black-Scholes, five Greeks, 1M f64": Cost(10e6 * F64),
-    "softmax 4096x1024 f32": Cost(2.0 * 4096 * 1024 * F32),
-    "logsumexp 4096x1024 f32": Cost(4096.0 * 1025 * F32),
-    "layernorm 4096x768 f32": Cost(2.0 * 4096 * 768 * F32),
-    "layernorm gradient 4096x768 f32": Cost(3.0 * 4096 * 768 * F32),
-    "sum, 10M f32": Cost(1e7 * F32),
-    "cumsum, 1M f32": Cost(2e6 * F32),
-    "segment sum, 1M f64": Cost(2e6 * F64),
-    "embedding rows, 8192 of 50000x256 f32": Cost(2.0 * 8192 * 256 * F32),
-    "matmul 1024, f32": Cost(flops=2.0 * 1024**3),
-    "matmul 1024, f64": Cost(flops=2.0 * 1024**3, single=False),
-    "256 matmuls 64, f32": Cost(flops=2.0 * 256 * 64**3),
-    "MLP 784-256-128-10, batch 128, SGD step": Cost(flops=_mlp_step()),
-    "transformer block train step, 8x128x256": Cost(flops=_block_step()),
-}
-
-
-def share(name: str, seconds: float, rates: Rates) -> float | None:
-    """The share of the limit that a time reaches: of the bandwidth, or of the rate of products."""
-    cost = COSTS.get(name)
-    if cost is None:
-        return None
+    What no product of matrices is bound by, and fits into caches, is left to `limits.py`.
+    """
     rate = rates.gemm_f32 if cost.single else rates.gemm_f64
-    return max(cost.bytes / rates.triad, cost.flops / rate) / seconds
+    least = max((cost.reads + cost.writes) / rates.triad, cost.flops / rate)
+    return least / seconds if least > 1e-5 and not cost.chain and not cost.within else None

@@ -16,7 +16,8 @@ from typing import Any
 
 from harness import Result, geometric_mean, pretty, ratio
 from libraries import has
-from rates import COSTS, Rates, share
+from rates import Rates, share
+from workloads import COSTS
 
 GROUPS = {
     "calls": "Calls of compiled functions",
@@ -49,7 +50,8 @@ def markdown(machine: dict[str, Any], rates: Rates, results: Sequence[Result]) -
         "`ratio`: fgrad's time to JAX's, or to that of the peer in the heading; `goal`: what is "
         "aimed at; `limit`: the share of the triad's bandwidth, or of the rate of products, that "
         "fgrad reaches, counting what must be moved and computed at least.  More than 100 % is "
-        "what stays in the cache between calls, or a product better than NumPy's.",
+        "what stays in the cache between calls, or a product better than NumPy's; "
+        "[limits](limits.md) has the limits of all rows.",
     ]
     for group, title in GROUPS.items():
         rows = [r for r in results if r.group == group]
@@ -67,7 +69,7 @@ def _table(rows: Sequence[Result], rates: Rates) -> list[str]:
     for r in rows:
         cells = [pretty(r.seconds[n], r.unit).strip() if n in r.seconds else "" for n in names]
         found = ratio(r, against(r))
-        reached = share(r.name, r.seconds["fgrad"], rates) if "fgrad" in r.seconds else None
+        reached = _share(r, rates)
         cells.append("" if found is None else f"{found:.3f}")
         met = found is not None and r.goal is not None and found <= r.goal
         cells.append("" if r.goal is None else f"{r.goal:g}{' met' if met else ''}")
@@ -75,6 +77,12 @@ def _table(rows: Sequence[Result], rates: Rates) -> list[str]:
         note = f" ({r.note})" if r.note else ""
         lines.append(f"| {r.name}{note} | " + " | ".join(cells) + " |")
     return lines
+
+
+def _share(result: Result, rates: Rates) -> float | None:
+    if result.name not in COSTS or "fgrad" not in result.seconds:
+        return None
+    return share(COSTS[result.name], result.seconds["fgrad"], rates)
 
 
 def _summary(results: Sequence[Result]) -> list[str]:
@@ -96,14 +104,19 @@ def draw(path: Path, rates: Rates, results: Sequence[Result]) -> None:
     """Achieved bandwidth and rate of operations of every library, against the machine's."""
     importlib.import_module("matplotlib").use("Agg")
     plt = importlib.import_module("matplotlib.pyplot")
-    by_name = {r.name: r for r in results if r.name in COSTS and "fgrad" in r.seconds}
-    moving = [r for n, r in by_name.items() if COSTS[n].bytes]
+    by_name = {r.name: r for r in results if _share(r, rates) is not None}
     computing = [r for n, r in by_name.items() if COSTS[n].flops]
+    moving = [r for n, r in by_name.items() if not COSTS[n].flops]
     heights = [max(len(moving), 1), max(len(computing), 1)]
     figure, (top, bottom) = plt.subplots(
         2, 1, figsize=(9, 2.2 + 0.34 * sum(heights)), height_ratios=heights, layout="constrained"
     )
-    _panel(top, moving, lambda c: c.bytes, "bandwidth, counting compulsory bytes only [GB/s]")
+    _panel(
+        top,
+        moving,
+        lambda c: c.reads + c.writes,
+        "bandwidth, counting compulsory bytes only [GB/s]",
+    )
     top.axvline(rates.triad / 1e9, color="#444444", lw=1.2, ls="--", label="triad")
     _panel(bottom, computing, lambda c: c.flops, "operations of products [GFLOP/s]")
     bottom.axvline(rates.gemm_f32 / 1e9, color="#444444", lw=1.2, ls="--", label="product, f32")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from harness import Workload
+from harness import Cost, Workload
 from libraries import Library
 
 import fgrad
@@ -262,6 +262,10 @@ def bodies(lib: Library) -> Call:
     return jitted(lib, f, x, mass)
 
 
+# What workloads must do at least.  A sort is one by three digits of 11 bits, after a count.
+ROWS = 4096 * 1024 * 4  # bytes of 4096 rows of 1024
+WORDS = 8192 * 256 * 4  # bytes of a batch's rows
+
 CALLS = (
     Workload("call, 1 array of 8 floats", 0.03, call_arrays(1)),
     Workload("call, 3 arrays of 8 floats", 0.03, call_arrays(3)),
@@ -273,27 +277,99 @@ CALLS = (
 )
 
 ARRAYS = (
-    Workload("a*b+c, 10M f32", 0.5, multiply_add, torch=True),
-    Workload("gelu, 1M f32", 0.5, gelu(np.float32), torch=True),
-    Workload("gelu, 1M f64", 0.5, gelu(np.float64), torch=True),
-    Workload("Black-Scholes price, 1M f64", 0.15, prices, torch=True),
-    Workload("Black-Scholes, five Greeks, 1M f64", 0.1, greeks, torch=True),
-    Workload("softmax 4096x1024 f32", 0.4, softmax, torch=True),
-    Workload("logsumexp 4096x1024 f32", 0.5, logsumexp, torch=True),
-    Workload("layernorm 4096x768 f32", 0.4, norm_forward, torch=True),
-    Workload("layernorm gradient 4096x768 f32", 0.12, norm_gradient, torch=True),
-    Workload("sum, 10M f32", 0.6, total, torch=True),
-    Workload("cumsum, 1M f32", 0.06, running_total),
-    Workload("sort, 1M f32", 0.02, sort),
-    Workload("argsort, 1M f32", 0.08, argsort, exact=False),
-    Workload("segment sum, 1M f64", 0.4, segment_sum),
-    Workload("embedding rows, 8192 of 50000x256 f32", None, embedding),
-    Workload("embedding gradient, 8192 to 5000x256 f32", None, embedding_gradient),
-    Workload("searchsorted, 1M in 10k f32", None, search),
-    Workload("top 10 of rows, 1000x1000 f32", None, highest),
-    Workload("matmul 1024, f32", 0.95, product(1024, np.float32), torch=True),
-    Workload("matmul 1024, f64", 0.95, product(1024, np.float64), torch=True),
-    Workload("matmul 64, f32", 0.1, product(64, np.float32), torch=True),
-    Workload("256 matmuls 64, f32", 0.5, products, torch=True),
-    Workload("N-body forces, 1024 bodies f64", 0.1, bodies),
+    Workload("a*b+c, 10M f32", 0.5, multiply_add, torch=True, cost=Cost(12e7, 4e7, single=True)),
+    Workload(
+        "gelu, 1M f32",
+        0.5,
+        gelu(np.float32),
+        torch=True,
+        cost=Cost(4e6, 4e6, functions=1e6, single=True),
+    ),
+    Workload("gelu, 1M f64", 0.5, gelu(np.float64), torch=True, cost=Cost(8e6, 8e6, functions=1e6)),
+    Workload(
+        "Black-Scholes price, 1M f64",
+        0.15,
+        prices,
+        torch=True,
+        cost=Cost(4e7, 8e6, functions=4e6, divisions=3e6),
+    ),
+    Workload(
+        "Black-Scholes, five Greeks, 1M f64",
+        0.1,
+        greeks,
+        torch=True,
+        cost=Cost(4e7, 4e7, functions=5e6, divisions=3e6),
+    ),
+    Workload(
+        "softmax 4096x1024 f32",
+        0.4,
+        softmax,
+        torch=True,
+        cost=Cost(ROWS, ROWS, functions=ROWS / 4, single=True),
+    ),
+    Workload(
+        "logsumexp 4096x1024 f32",
+        0.5,
+        logsumexp,
+        torch=True,
+        cost=Cost(ROWS, functions=ROWS / 4, single=True),
+    ),
+    Workload(
+        "layernorm 4096x768 f32", 0.4, norm_forward, torch=True, cost=Cost(ROWS * 0.75, ROWS * 0.75)
+    ),
+    Workload(
+        "layernorm gradient 4096x768 f32",
+        0.12,
+        norm_gradient,
+        torch=True,
+        cost=Cost(ROWS * 1.5, ROWS * 0.75),
+    ),
+    Workload("sum, 10M f32", 0.6, total, torch=True, cost=Cost(4e7)),
+    Workload("cumsum, 1M f32", 0.06, running_total, cost=Cost(4e6, 4e6)),
+    Workload("sort, 1M f32", 0.02, sort, cost=Cost(16e6, 12e6, lookups=3e6)),
+    Workload("argsort, 1M f32", 0.08, argsort, exact=False, cost=Cost(40e6, 36e6, lookups=3e6)),
+    Workload("segment sum, 1M f64", 0.4, segment_sum, cost=Cost(16e6, lookups=1e6)),
+    Workload("embedding rows, 8192 of 50000x256 f32", None, embedding, cost=Cost(WORDS, WORDS)),
+    Workload(
+        "embedding gradient, 8192 to 5000x256 f32",
+        None,
+        embedding_gradient,
+        cost=Cost(WORDS, 5000 * 1024),
+    ),
+    Workload("searchsorted, 1M in 10k f32", None, search, cost=Cost(4e6, 8e6, lookups=14e6)),
+    Workload("top 10 of rows, 1000x1000 f32", None, highest, cost=Cost(4e6)),
+    Workload(
+        "matmul 1024, f32",
+        0.95,
+        product(1024, np.float32),
+        torch=True,
+        cost=Cost(2 * 4 * 1024**2, 4 * 1024**2, flops=2 * 1024**3, single=True),
+    ),
+    Workload(
+        "matmul 1024, f64",
+        0.95,
+        product(1024, np.float64),
+        torch=True,
+        cost=Cost(2 * 8 * 1024**2, 8 * 1024**2, flops=2 * 1024**3),
+    ),
+    Workload(
+        "matmul 64, f32",
+        0.1,
+        product(64, np.float32),
+        torch=True,
+        cost=Cost(flops=2 * 64**3, single=True),
+    ),
+    Workload(
+        "256 matmuls 64, f32",
+        0.5,
+        products,
+        torch=True,
+        cost=Cost(8 * 1024**2, 4 * 1024**2, flops=512 * 64**3, single=True),
+    ),
+    Workload(
+        "N-body forces, 1024 bodies f64",
+        0.1,
+        bodies,
+        cost=Cost(flops=20 * 1024**2, divisions=2 * 1024**2),
+    ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from harness import Library, Workload
+from harness import Cost, Library, Workload
 from workloads_arrays import Call, jitted, normal
 
 STACK, ONE = (256, 16, 16), (512, 512)
@@ -98,31 +98,82 @@ def phases(lib: Library) -> Call:
     return jitted(lib, lambda z: lib.np.exp(1j * z) * z / (1 + lib.np.abs(z)), z)
 
 
+def stacked(share: float) -> Cost:
+    """`share` n^3 operations for each matrix of the stack."""
+    matrices, n, _ = STACK
+    return Cost(8 * matrices * n * n, 8 * matrices * n * n, flops=share * matrices * n**3)
+
+
+def one(share: float, read: float = 0.0) -> Cost:
+    """The same for one matrix, of which `read` n^3 elements are read for products with vectors."""
+    n = ONE[0]
+    return Cost(8 * read * n**3, within=8 * n * n, flops=share * n**3)
+
+
 # Values, which NumPy has too.  Signs of vectors are not compared, nor derivatives with respect to
 # the triangle that is not read, which JAX spreads over both.
 VALUES = (
-    Workload("solve, 256 of 16x16", 1.0, solve(*STACK)),
-    Workload("solve, 256 of 16x16, 16 columns", 1.0, solve(*STACK, columns=16)),
-    Workload("solve, 256 of 16x16, complex", 1.0, solve(*STACK, parts=True)),
-    Workload("solve, 512x512", 1.0, solve(*ONE)),
-    Workload("inverse, 256 of 16x16", 1.0, function("inv", general, *STACK)),
-    Workload("determinant, 256 of 16x16", 1.0, function("det", general, *STACK)),
-    Workload("cholesky, 256 of 16x16", 1.0, function("cholesky", definite, *STACK)),
-    Workload("cholesky, 512x512", 1.0, function("cholesky", definite, *ONE)),
-    Workload("qr, 256 of 16x16", 1.0, function("qr", general, *STACK), exact=False),
-    Workload("qr, 512x512", 1.0, function("qr", general, *ONE), exact=False),
-    Workload("eigh, 256 of 16x16", 1.0, function("eigh", definite, *STACK), exact=False),
-    Workload("eigh, 512x512", 1.0, function("eigh", definite, *ONE), exact=False),
-    Workload("svd, 256 of 16x16", 1.0, function("svd", general, *STACK), exact=False),
-    Workload("svd, 512x512", 1.0, function("svd", general, *ONE), exact=False),
-    Workload("filter by rfft, 64 of 1024", 1.0, spectrum(64, 1024)),
-    Workload("filter by rfft, one of 256", 1.0, spectrum(256)),
-    Workload("complex chain, 100k", 1.0, phases),
+    Workload("solve, 256 of 16x16", 1.0, solve(*STACK), cost=stacked(2 / 3)),
+    Workload(
+        "solve, 256 of 16x16, 16 columns", 1.0, solve(*STACK, columns=16), cost=stacked(2 / 3 + 2)
+    ),
+    Workload("solve, 256 of 16x16, complex", 1.0, solve(*STACK, parts=True), cost=stacked(8 / 3)),
+    Workload("solve, 512x512", 1.0, solve(*ONE), cost=one(2 / 3)),
+    Workload("inverse, 256 of 16x16", 1.0, function("inv", general, *STACK), cost=stacked(2)),
+    Workload(
+        "determinant, 256 of 16x16", 1.0, function("det", general, *STACK), cost=stacked(2 / 3)
+    ),
+    Workload(
+        "cholesky, 256 of 16x16", 1.0, function("cholesky", definite, *STACK), cost=stacked(1 / 3)
+    ),
+    Workload("cholesky, 512x512", 1.0, function("cholesky", definite, *ONE), cost=one(1 / 3)),
+    Workload(
+        "qr, 256 of 16x16", 1.0, function("qr", general, *STACK), exact=False, cost=stacked(8 / 3)
+    ),
+    Workload("qr, 512x512", 1.0, function("qr", general, *ONE), exact=False, cost=one(8 / 3)),
+    Workload(
+        "eigh, 256 of 16x16",
+        1.0,
+        function("eigh", definite, *STACK),
+        exact=False,
+        cost=stacked(14 / 3),
+    ),
+    Workload(
+        "eigh, 512x512",
+        1.0,
+        function("eigh", definite, *ONE),
+        exact=False,
+        cost=one(14 / 3, read=1 / 6),
+    ),
+    Workload(
+        "svd, 256 of 16x16", 1.0, function("svd", general, *STACK), exact=False, cost=stacked(10)
+    ),
+    Workload(
+        "svd, 512x512", 1.0, function("svd", general, *ONE), exact=False, cost=one(10, read=1 / 3)
+    ),
+    Workload(
+        "filter by rfft, 64 of 1024",
+        1.0,
+        spectrum(64, 1024),
+        cost=Cost(8 * 64 * 1024, 8 * 64 * 1024, flops=64 * 5 * 1024 * 10),
+    ),
+    Workload("filter by rfft, one of 256", 1.0, spectrum(256), cost=Cost(flops=3 * 2.5 * 256 * 8)),
+    Workload(
+        "complex chain, 100k", 1.0, phases, cost=Cost(16e5, 16e5, functions=3e5, divisions=2e5)
+    ),
 )
 GRADIENTS = (
-    Workload("gradient of solve, 256 of 16x16", 1.0, solve_gradient(*STACK)),
-    Workload("gradient of solve, 512x512", 1.0, solve_gradient(*ONE)),
-    Workload("gradient of a Gaussian, 256 of 16x16", 1.0, gaussian_gradient(*STACK), exact=False),
-    Workload("gradient of a Gaussian, 512x512", 1.0, gaussian_gradient(*ONE), exact=False),
+    Workload("gradient of solve, 256 of 16x16", 1.0, solve_gradient(*STACK), cost=stacked(2 / 3)),
+    Workload("gradient of solve, 512x512", 1.0, solve_gradient(*ONE), cost=one(2 / 3)),
+    Workload(
+        "gradient of a Gaussian, 256 of 16x16",
+        1.0,
+        gaussian_gradient(*STACK),
+        exact=False,
+        cost=stacked(1),
+    ),
+    Workload(
+        "gradient of a Gaussian, 512x512", 1.0, gaussian_gradient(*ONE), exact=False, cost=one(1)
+    ),
 )
 LINALG = (*VALUES, *GRADIENTS)

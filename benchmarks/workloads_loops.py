@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from harness import Workload
+from harness import Cost, Workload
 from libraries import Library
 from workloads_arrays import Call, jitted, normal
 from workloads_models import F32
@@ -219,15 +219,62 @@ def mandelbrot_while(lib: Library) -> Call:
 
 
 LOOPS = (
-    Workload("Lorenz RK4, 10,000 steps", 0.9, lorenz, exact=False),  # it is chaotic
-    Workload("gradient through 1,000 RK4 steps", 0.04, lorenz_gradient, exact=False),
-    Workload("Kalman filter, 4 states, 1,000 steps", 0.07, kalman),
-    Workload("leapfrog on logistic regression, 1,000 steps", 0.4, leapfrog),
-    Workload("LSTM gradient, 100 steps x 64", 0.4, lstm),
-    Workload("Lotka-Volterra, gradient of 1,000 RK4 steps", 0.5, lotka_volterra),
-    Workload("gradient of 1,000 systems of 4 equations", 0.5, solutions),
-    Workload("array written in a loop of 1,000, gradient", 0.5, array_writes(1_000)),
-    Workload("array written in a loop of 10,000, gradient", 0.5, array_writes(10_000)),
-    Workload("Mandelbrot 512x512x100, vmap of a loop", 0.25, mandelbrot, exact=False),
-    Workload("Mandelbrot 512x512x100, vmap of a while loop", 0.25, mandelbrot_while, exact=False),
+    Workload(
+        "Lorenz RK4, 10,000 steps", 0.9, lorenz, exact=False, cost=Cost(chain=12 * 10_000)
+    ),  # it is chaotic
+    Workload(
+        "gradient through 1,000 RK4 steps",
+        0.04,
+        lorenz_gradient,
+        exact=False,
+        cost=Cost(chain=24 * 1000),
+    ),
+    Workload("Kalman filter, 4 states, 1,000 steps", 0.07, kalman, cost=Cost(chain=18 * 1000)),
+    Workload(
+        "leapfrog on logistic regression, 1,000 steps",
+        0.4,
+        leapfrog,
+        cost=Cost(flops=8e6, functions=2e5, divisions=2e5, chain=60 * 1000),
+    ),
+    Workload(
+        "LSTM gradient, 100 steps x 64",
+        0.4,
+        lstm,
+        cost=Cost(flops=100 * 16 * 256 * (64 + 2 * 96) * 2, functions=512e3, single=True),
+    ),
+    Workload(
+        "Lotka-Volterra, gradient of 1,000 RK4 steps",
+        0.5,
+        lotka_volterra,
+        cost=Cost(chain=24 * 1000),
+    ),
+    Workload(
+        "gradient of 1,000 systems of 4 equations", 0.5, solutions, cost=Cost(chain=55 * 1000)
+    ),
+    Workload(
+        "array written in a loop of 1,000, gradient",
+        0.5,
+        array_writes(1_000),
+        cost=Cost(chain=14 * 1000),
+    ),
+    Workload(
+        "array written in a loop of 10,000, gradient",
+        0.5,
+        array_writes(10_000),
+        cost=Cost(chain=14 * 10_000),
+    ),
+    Workload(
+        "Mandelbrot 512x512x100, vmap of a loop",
+        0.25,
+        mandelbrot,
+        exact=False,
+        cost=Cost(2 * 512**2 * 8, 512**2 * 8, flops=16 * 100 * 512**2),
+    ),
+    Workload(
+        "Mandelbrot 512x512x100, vmap of a while loop",
+        0.25,
+        mandelbrot_while,
+        exact=False,
+        cost=Cost(2 * 512**2 * 8, 512**2 * 8, flops=16 * 7.66e6),
+    ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from harness import Workload
+from harness import Cost, Workload
 from libraries import Library
 from workloads_arrays import Call, jitted, layer_norm, normal
 
@@ -257,17 +257,85 @@ def logistic_gradient(lib: Library) -> Call:
     return jitted(lib, lib.api.grad(f), normal(20, seed=2), x, y)
 
 
+# What workloads must do at least; products in a step forward, and back to weights and inputs.
+WEIGHTS = sum([(n + 1) * m for n, m in itertools.pairwise(SIZES)])
+MLP_STEP = 2 * 128 * (2 * 784 * 256 + 3 * 256 * 128 + 3 * 128 * 10)
+LENET_STEP = 64 * 2 * (2 * 24 * 24 * 8 * 25 + 3 * (8 * 8 * 16 * 200 + 256 * 64 + 640))
+BLOCK_STEP = 3 * (2 * 1024 * 12 * 256**2 + 4 * 8 * 128 * 128 * 256)
+
 MODELS = (
-    Workload("MLP 784-256-128-10, batch 128, SGD step", 0.75, mlp_sgd, torch=True),
-    Workload("the same, Adam step", 0.6, mlp_adam, torch=True),
-    Workload("per-sample gradients of that MLP", 0.08, mlp_per_sample, torch=True),
-    Workload("DP-SGD step of that MLP", 0.02, mlp_private, torch=True),
-    Workload("LeNet train step, batch 64", 0.35, lenet_step, torch=True),
-    Workload("per-sample gradients of LeNet, batch 64", 0.3, lenet_per_sample, torch=True),
-    Workload("transformer block train step, 8x128x256", 0.65, block_step, torch=True),
-    Workload("jacrev of a 50-50 net", 0.25, jacobian("jacrev")),
-    Workload("jacfwd of a 50-50 net", 0.25, jacobian("jacfwd")),
-    Workload("Hessian of a 100-d logistic loss", 0.4, hessian),
+    Workload(
+        "MLP 784-256-128-10, batch 128, SGD step",
+        0.75,
+        mlp_sgd,
+        torch=True,
+        cost=Cost(4 * WEIGHTS, 4 * WEIGHTS, flops=MLP_STEP, single=True),
+    ),
+    Workload(
+        "the same, Adam step",
+        0.6,
+        mlp_adam,
+        torch=True,
+        cost=Cost(12 * WEIGHTS, 12 * WEIGHTS, flops=MLP_STEP, divisions=2 * WEIGHTS, single=True),
+    ),
+    Workload(
+        "per-sample gradients of that MLP",
+        0.08,
+        mlp_per_sample,
+        torch=True,
+        cost=Cost(4 * WEIGHTS, 512 * WEIGHTS, flops=MLP_STEP, single=True),
+    ),
+    Workload(
+        "DP-SGD step of that MLP",
+        0.02,
+        mlp_private,
+        torch=True,
+        cost=Cost(4 * WEIGHTS, 4 * WEIGHTS, flops=MLP_STEP, single=True),
+    ),
+    Workload(
+        "LeNet train step, batch 64",
+        0.35,
+        lenet_step,
+        torch=True,
+        cost=Cost(flops=LENET_STEP, single=True),
+    ),
+    Workload(
+        "per-sample gradients of LeNet, batch 64",
+        0.3,
+        lenet_per_sample,
+        torch=True,
+        cost=Cost(writes=64 * 4 * 20_424, flops=LENET_STEP, single=True),
+    ),
+    Workload(
+        "transformer block train step, 8x128x256",
+        0.65,
+        block_step,
+        torch=True,
+        cost=Cost(flops=BLOCK_STEP, functions=2 * 1024**2, single=True),
+    ),
+    Workload(
+        "jacrev of a 50-50 net",
+        0.25,
+        jacobian("jacrev"),
+        cost=Cost(4e4, 2e4, flops=2 * 50**3, functions=100),
+    ),
+    Workload(
+        "jacfwd of a 50-50 net",
+        0.25,
+        jacobian("jacfwd"),
+        cost=Cost(4e4, 2e4, flops=2 * 50**3, functions=100),
+    ),
+    Workload(
+        "Hessian of a 100-d logistic loss",
+        0.4,
+        hessian,
+        cost=Cost(4e5, 8e4, flops=500 * 100 * 101, functions=500),
+    ),
     Workload("jitted gradient, Rosenbrock 10-d", 0.1, rosenbrock_gradient),
-    Workload("jitted gradient, logistic regression 500x20", 0.3, logistic_gradient),
+    Workload(
+        "jitted gradient, logistic regression 500x20",
+        0.3,
+        logistic_gradient,
+        cost=Cost(8e4, flops=4e4, functions=500, divisions=500),
+    ),
 )

@@ -70,7 +70,6 @@ def test_report(tmp_path: Path) -> None:
 def test_loops_by_hand_have_workloads() -> None:
     names = {w.name for group in cpu.COMPILED.values() for w in group}
     assert set(peers.ROWS) <= names
-    assert set(rates.COSTS) <= names
 
 
 @pytest.mark.parametrize(
