@@ -14,6 +14,7 @@ into Python, which notes a LinAlgError for the caller.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NoReturn
 
@@ -34,6 +35,7 @@ from fgrad.ops.complex import real_dtype
 
 cython_lapack = lazy_extension("scipy.linalg.cython_lapack")
 PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
+STRIP = 8  # rows of a matrix that is transposed: a cache line of its columns
 _LAPACK = frozenset({"potrf", "getrf", "syevd", "heevd", "gesdd", "geqrf", "orgqr", "ungqr"})
 
 
@@ -136,14 +138,29 @@ class Body:
 
     def transpose(self, target: str, source: str, m: int, n: int) -> None:
         """Copy an m x n row-major matrix into the row-major n x m one."""
-        rows = self.begin(m)
-        columns = self.begin(n)
-        i, j = rows[2], columns[2]
-        value = self.load(source, self.emit(f"add i64 {self.emit(f'mul i64 {i}, {n}')}, {j}"))
-        place = self.emit(f"add i64 {self.emit(f'mul i64 {j}, {m}')}, {i}")
-        self.store(value, target, place)
-        self.end(columns, n)
-        self.end(rows, m)
+
+        def move(i: str, j: str) -> None:
+            value = self.load(source, self.emit(f"add i64 {self.emit(f'mul i64 {i}, {n}')}, {j}"))
+            place = self.emit(f"add i64 {self.emit(f'mul i64 {j}, {m}')}, {i}")
+            self.store(value, target, place)
+
+        self.in_strips(m, n, move)
+
+    def in_strips(self, m: int, n: int, act: Callable[[str, str], None]) -> None:
+        """`act(i, j)` for all i < m and j < n: for strips of 8 i, all j, so that what lies along i
+        and what lies along j are both read and written by whole cache lines."""
+        if m >= STRIP:
+            strips, columns = self.begin(m // STRIP), self.begin(n)
+            first = self.emit(f"mul i64 {strips[2]}, {STRIP}")
+            for k in range(STRIP):
+                act(self.emit(f"add i64 {first}, {k}"), columns[2])
+            self.end(columns, n)
+            self.end(strips, m // STRIP)
+        if m % STRIP:
+            columns = self.begin(n)
+            for i in range(m - m % STRIP, m):
+                act(str(i), columns[2])
+            self.end(columns, n)
 
     def check(self, info: str) -> None:
         """Fail where a routine reports that it did not succeed; below 0, that it met NaN."""
@@ -181,21 +198,24 @@ class Body:
         return self.emit(f"and i1 {parts[0]}, {parts[1]}")
 
     def begin(self, count: int, down: bool = False) -> tuple[str, str, str]:
-        """Open a loop over 0 .. count - 1, at least once; returns its state and index."""
-        state = "%" + self.name("n")
-        self.before.append(f"  {state} = alloca i64")
-        self.line(f"store i64 {count - 1 if down else 0}, ptr {state}")
-        head = self.name("loop")
+        """Open a loop over 0 .. count - 1, at least once; returns its labels and index."""
+        before, head, last = [self.name(stem) for stem in ("before", "loop", "last")]
+        self.line(f"br label %{before}")
+        self.label(before)
         self.line(f"br label %{head}")
         self.label(head)
-        return head, state, self.emit(f"load i64, ptr {state}")
+        first = count - 1 if down else 0
+        return head, last, self.emit(f"phi i64 [ {first}, %{before} ], [ %{last}_next, %{last} ]")
 
     def end(self, loop: tuple[str, str, str], count: int, down: bool = False) -> None:
         """Close a loop."""
-        head, state, index = loop
-        following = self.emit(f"add i64 {index}, {-1 if down else 1}")
-        self.line(f"store i64 {following}, ptr {state}")
-        again = self.emit(f"icmp s{'ge' if down else 'lt'} i64 {following}, {0 if down else count}")
+        head, last, index = loop
+        self.line(f"br label %{last}")
+        self.label(last)
+        self.line(f"%{last}_next = add i64 {index}, {-1 if down else 1}")
+        again = self.emit(
+            f"icmp s{'ge' if down else 'lt'} i64 %{last}_next, {0 if down else count}"
+        )
         after = self.name("after")
         self.line(f"br i1 {again}, label %{head}, label %{after}")
         self.label(after)

@@ -158,16 +158,15 @@ def qr(dtype: np.dtype, m: int, n: int, batch: int, complete: bool) -> Native:
 
 def _upper(b: Body, target: str, source: str, m: int, n: int, rows: int) -> None:
     """target[i, j] = source[j, i] for i <= j, else 0: r from the packed columns."""
-    outer = b.begin(rows)
-    inner = b.begin(n)
-    i, j = outer[2], inner[2]
-    value = b.load(source, b.emit(f"add i64 {b.emit(f'mul i64 {j}, {m}')}, {i}"))
-    inside = b.emit(f"icmp sle i64 {i}, {j}")
-    kept = b.emit(f"select i1 {inside}, {b.kind} {value}, {b.kind} {b.zero}")
-    place = b.emit(f"add i64 {b.emit(f'mul i64 {i}, {n}')}, {j}")
-    b.store(kept, target, place)
-    b.end(inner, n)
-    b.end(outer, rows)
+
+    def move(i: str, j: str) -> None:
+        value = b.load(source, b.emit(f"add i64 {b.emit(f'mul i64 {j}, {m}')}, {i}"))
+        inside = b.emit(f"icmp sle i64 {i}, {j}")
+        kept = b.emit(f"select i1 {inside}, {b.kind} {value}, {b.kind} {b.zero}")
+        place = b.emit(f"add i64 {b.emit(f'mul i64 {i}, {n}')}, {j}")
+        b.store(kept, target, place)
+
+    b.in_strips(rows, n, move)
 
 
 def lu(dtype: np.dtype, m: int, n: int, batch: int) -> Native:
