@@ -6,23 +6,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cpu
 import eager
 import eager_compiled
 import eager_table
 import harness
+import limits
 import numpy as np
 import peers
 import pytest
 import ranks_model
 import rates
 import report
+import workloads
 import workloads_models
 from digits_workloads import DIGITS
 
 import fgrad
 
-SMALL = [*cpu.CALLS, *DIGITS, *[w for w in workloads_models.MODELS if "jitted" in w.name]]
+SMALL = [
+    *workloads.COMPILED["calls"],
+    *DIGITS,
+    *[w for w in workloads_models.MODELS if "jitted" in w.name],
+]
 
 
 @pytest.mark.parametrize("workload", SMALL, ids=lambda w: w.name)
@@ -68,7 +73,7 @@ def test_report(tmp_path: Path) -> None:
 
 
 def test_loops_by_hand_have_workloads() -> None:
-    names = {w.name for group in cpu.COMPILED.values() for w in group}
+    names = {w.name for group in workloads.COMPILED.values() for w in group}
     assert set(peers.ROWS) <= names
 
 
@@ -97,3 +102,20 @@ def test_the_model_of_scaling() -> None:
         assert least < ranks_model.efficiency(64, net) < least + 0.02
     # A ring of two sends each byte once each way, as halving does.
     assert ranks_model.allreduce(1e6, 2, slow) == pytest.approx(60e-6 + 1e6 * slow.byte, rel=0.1)
+
+
+def test_limits() -> None:
+    sizes = dict.fromkeys(limits.SIZES, 1e10)
+    both = {False: 1e9, True: 2e9}
+    fast = {**sizes, limits.SIZES[0]: 1e11}
+    rates = limits.Limits(sizes, fast, both, both, both, 1e9, 1e9, 1e7)
+    assert limits.limit(harness.Cost(), rates) == (1e-7, "a call")
+    assert limits.limit(harness.Cost(reads=1e4), rates) == (1e-7, "bytes")
+    assert limits.limit(harness.Cost(1e8, 1e8, within=1e4), rates) == (0.02, "bytes")
+    assert limits.limit(harness.Cost(flops=4e6, single=True), rates) == (2e-3, "products")
+    assert limits.limit(harness.Cost(functions=4e6, chain=5e6), rates) == (5e-3, "chain")
+
+
+def test_far_rows_have_reasons() -> None:
+    rows = [limits.Row("arrays", str(k), 5.0, 1.0, "bytes", "why" * k) for k in range(2)]
+    assert limits.summary(rows)[-1] == "* of these without a reason: 0"

@@ -216,7 +216,7 @@ def rotate(
     start = (inside - 1) / 2 - _sum_in_order(optimization_barrier(turned_centre))
     flat = [n if a in plane else 1 for a, n in enumerate(shape)]
     lines = list(_grid(shape))
-    for a, line in zip(plane, _affine(turn, start, outside), strict=True):
+    for a, line in zip(plane, _affine(turn, start, [shape[a] for a in plane]), strict=True):
         lines[a] = np.broadcast_to(np.reshape(line, flat), shape)
     return _mapped(image, np.stack(lines), kind, order, mode, cval, prefilter)
 
