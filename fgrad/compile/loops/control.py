@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.kernel.affine import AffineIndex, shifted, total
+from fgrad.compile.kernel.affine import AffineIndex, shifted, total, value
 from fgrad.compile.kernel.ir import Break, Update
 from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.loops.rows import as_row, is_long, overlaps
@@ -22,7 +22,7 @@ from fgrad.compile.loops.sums import summing, sums_by_blocks
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loops.writer import LoopWriter, is_mutable
 from fgrad.compile.passes.dce import dce
-from fgrad.ir.aval import BOOL
+from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.traits import CONTROL
 from fgrad.ir.walk import cost_of, definitions
@@ -397,7 +397,9 @@ def write_while(w: LoopWriter, s: While, memory: Sequence[Stored | None]) -> lis
     goes, predicate = int(w.cells(go).flat[0]), w.predicate
     break_if(w, w.b.op("not", BOOL, goes))
     position = len(w.b.frames[-1].body) - 1
-    if s.unchosen is not None:
+    if s.unchosen is None:
+        _ranges_of_counters(w, s, given)
+    else:
         w.predicate = w.b.both(predicate, goes)
     outs = w.program(s.written(carries), [*s.body_consts, *given])
     w.predicate = predicate
@@ -413,18 +415,48 @@ def break_if(w: LoopWriter, stop: int) -> None:
     w.b.frames[-1].body.append(Break(stop))
 
 
-def _counts(s: While) -> bool:
-    """Whether a loop ends whatever it computes: it counts up to a number that stays."""
+class _Limit(NamedTuple):
+    """What a condition says of the k-th carry, a counter that grows by `step`: it is below what
+    stays if the step is positive, else not below it."""
+
+    k: int
+    step: int
+    stays: Atom
+
+
+def _limits_of(s: While) -> list[_Limit]:
+    """The counters that a loop compares with what stays, in the direction in which they go."""
     first = len(s.cond_consts)
     carried, made = list(s.cond.inputs[first:]), definitions(s.cond.eqns)
+    found: list[_Limit] = []
     for part in conjuncts(s.cond.outputs[0], made):
         eqn = made.get(part) if isinstance(part, Var) else None
-        if eqn is not None and eqn.prim is prims.lt and eqn.inputs[0] in carried:
-            k = carried.index(eqn.inputs[0])  # type: ignore[arg-type]
-            stays = isinstance(eqn.inputs[1], Lit) or eqn.inputs[1] in s.cond.inputs[:first]
-            if stays and (counter_step(s.body, s.carried[k], s.body.outputs[k]) or 0) > 0:
-                return True
-    return False
+        if eqn is None or eqn.prim not in (prims.lt, prims.ge) or eqn.inputs[0] not in carried:
+            continue
+        k = carried.index(eqn.inputs[0])  # type: ignore[arg-type]
+        step = counter_step(s.body, s.carried[k], s.body.outputs[k]) or 0
+        stays = isinstance(eqn.inputs[1], Lit) or eqn.inputs[1] in s.cond.inputs[:first]
+        if stays and step * (1 if eqn.prim is prims.lt else -1) > 0:
+            found.append(_Limit(k, step, eqn.inputs[1]))
+    return found
+
+
+def _counts(s: While) -> bool:
+    """Whether a loop ends whatever it computes: it counts up, or down, to a number that stays."""
+    return bool(_limits_of(s))
+
+
+def _ranges_of_counters(w: LoopWriter, s: While, given: Sequence[Value]) -> None:
+    """Tell between what its counters are in a step of a loop, so that places need no checks."""
+    stays = dict(zip(s.cond.inputs, s.cond_consts, strict=False))
+    for k, step, atom in _limits_of(s):
+        (id,) = map(int, w.cells(given[k]).flat)
+        end = w.value(atom) if isinstance(atom, Lit) else stays[atom]
+        begin, last = [w.limits(w.place(int(w.cells(x).flat[0]))) for x in (s.carry[k], end)]
+        if begin is None or last is None or w.b.dtype_of(id) != INT64:
+            continue
+        w.affine[id] = value(id)
+        w.between[id] = (begin[0], last[1] - 1) if step > 0 else (last[0], begin[1])
 
 
 def _break_if_failed(w: LoopWriter, position: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fgrad.compile.loops.accumulate import accumulate
 from fgrad.compile.loops.prepare import prepared, with_counters, without_unread
 from fgrad.compile.loops.results import products_after
 from fgrad.compile.loops.writer import KINDS
@@ -28,7 +29,7 @@ def hoist_invariants(program: Program) -> Program:
     """The program with invariant equations of loops before them."""
     if not any([eqn.prim.constants for eqn in program.eqns]):
         return program
-    program = with_counters(without_unread(program))
+    program = with_counters(without_unread(accumulate(program, prepared)))
     eqns: list[Eqn] = []
     for eqn in program.eqns:
         if eqn.prim.constants is None:

@@ -26,6 +26,7 @@ from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.kernel.unread import drop_unread
+from fgrad.compile.loops.blocks import in_blocks
 from fgrad.compile.loops.branches import LOOP_RULES
 from fgrad.compile.loops.control import (
     Scan,
@@ -217,7 +218,7 @@ class _Loop:
         flags = self.writer.flags()
         self.builder.close_to(0)
         kernel = fuse_multiply_add(drop_unread(self.builder.kernel()))
-        kernel = in_strips(independent_steps(self.vectorised(kernel)))
+        kernel = in_strips(in_blocks(independent_steps(self.vectorised(kernel))))
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         if not kernel.body:
             return [*copies]

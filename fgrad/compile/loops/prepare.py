@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.loops.accumulate import accumulate
 from fgrad.compile.loops.read_written import read_written
 from fgrad.compile.passes.cse import cse
@@ -112,8 +113,18 @@ def without_unread(program: Program) -> Program:
     return program.replace(eqns=tuple(reversed(kept)))
 
 
-def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
-    """A loop with the carries and results that are needed."""
+class _Needs(NamedTuple):
+    """What some results of a loop take: its programs, the numbers of all results that must stay,
+    and what these read in the body."""
+
+    body: Program
+    cond: Program | None
+    results: set[int]
+    used: set[Atom]
+
+
+def _needs(eqn: Eqn, live: Collection[Var]) -> _Needs:
+    """What the live results of a loop take."""
     scan, p = eqn.prim is prims.scan, eqn.params
     body = prepared(p["body"])
     cond = None if scan else prepared(p["cond"])
@@ -128,14 +139,22 @@ def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
         used = _read(body.eqns, [body.outputs[k] for k in sorted(needed)])
         more = {k for k, v in enumerate(carried) if v in used} - needed
         if not more:
-            break
+            return _Needs(body, cond, needed, used)
         needed |= more
-    if len(needed) == len(eqn.outputs):
-        return eqn
+
+
+def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
+    """A loop with the carries and results that are needed."""
+    scan, p = eqn.prim is prims.scan, eqn.params
+    body, cond, needed, used = _needs(eqn, live)
+    first = p["n_consts"] if scan else p["n_body"]
+    count = p["n_carry"] if scan else len(body.outputs)
     carries = [k for k in range(count) if k in needed]
     consts = [k for k in range(first) if body.inputs[k] in used]
     items = [k for k in range(first + count, len(body.inputs)) if body.inputs[k] in used]
     kept = [*consts, *[first + k for k in carries], *items]
+    if len(needed) == len(eqn.outputs) and len(kept) == len(body.inputs):
+        return eqn
     small = body.replace(
         inputs=tuple([body.inputs[k] for k in kept]),
         outputs=tuple([body.outputs[k] for k in sorted(needed)]),
@@ -185,5 +204,17 @@ def _read(eqns: Sequence[Eqn], outputs: Sequence[Atom]) -> set[Atom]:
     live: set[Atom] = set(outputs)
     for eqn in reversed(eqns):
         if not live.isdisjoint(eqn.outputs) or may_raise(eqn):
-            live.update(eqn.inputs)
+            live.update(_taken(eqn, live))
     return live
+
+
+def _taken(eqn: Eqn, live: Collection[Atom]) -> Sequence[Atom]:
+    """The operands that the live results of an equation depend on."""
+    if eqn.prim.holds is not Holds.LOOP or is_ordered(eqn):
+        return eqn.inputs
+    p, scan = eqn.params, eqn.prim is prims.scan
+    found = _needs(eqn, [v for v in eqn.outputs if v in live])
+    skipped, first = (0, p["n_consts"]) if scan else (p["n_cond"], p["n_body"])
+    kept = {found.body.inputs[first + k] for k in found.results if not scan or k < p["n_carry"]}
+    pairs = zip(found.body.inputs, eqn.inputs[skipped:], strict=True)
+    return [*eqn.inputs[:skipped], *[a for v, a in pairs if v in found.used or v in kept]]

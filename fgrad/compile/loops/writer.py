@@ -163,6 +163,7 @@ class LoopWriter:
         self.numbers: dict[int, PyTree] = {}  # ids of constants
         self.affine: dict[int, AffineIndex] = {}  # ids of integers that are affine in loop axes
         self.ranges: dict[int, tuple[int, int]] = {}  # of ids of integers that were checked
+        self.between: dict[int, tuple[int, int]] = {}  # the ranges of counters, by id
         self.versions: dict[str, int] = {}  # how often a buffer was written
         self.homes: dict[Var, Stored] = {}  # where results should be written
         self.predicate: int | None = None  # of all writes to memory
@@ -203,7 +204,14 @@ class LoopWriter:
 
     def limits(self, place: AffineIndex) -> tuple[int, int] | None:
         """The range of a place, if it is known."""
-        return bounds(place, self.b.extents)
+        known = [(self.between.get(id), stride) for id, stride in place.values]
+        found = bounds(place._replace(values=()), self.b.extents)
+        for between, stride in known:
+            if between is None or found is None:
+                return None
+            ends = [stride * end for end in between]
+            found = found[0] + min(ends), found[1] + max(ends)
+        return found
 
     def assumed(self, place: AffineIndex, low: int, high: int | None) -> bool:
         """Whether low <= place < high may be taken to hold, as the block is left otherwise."""

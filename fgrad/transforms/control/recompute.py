@@ -12,12 +12,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.traits import Cost
-from fgrad.ir.walk import definitions
+from fgrad.ir.walk import definitions, has_effect
 from fgrad.ops.checked import checked_p, in_range_p
+from fgrad.ops.control import while_p
 from fgrad.ops.index import gather_p, scatter_p
 from fgrad.trace import Value, run
 from fgrad.transforms.control.common import split_list
 from fgrad.transforms.control.guards import unchecked
+from fgrad.transforms.control.while_loop import SavesStates
 from fgrad.transforms.core.derived_programs import (
     VjpPrograms,
     derived_program,
@@ -111,6 +113,8 @@ class _Choice:
             return True
         if prim is scatter_p:
             return _is_made_again(eqn)
+        if prim is while_p:
+            return _saves_states(eqn)
         if prim is gather_p:
             return self.reads and eqn.inputs[0] in self.free
         if prim.elementwise:
@@ -144,6 +148,11 @@ def _is_made_again(eqn: Eqn) -> bool:
     """Whether an update makes an array of few elements, or of far more than what is written."""
     x, *written = eqn.inputs
     return x.aval.size <= VECTOR or x.aval.size >= LARGE * sum([a.aval.size for a in written])
+
+
+def _saves_states(eqn: Eqn) -> bool:
+    """Whether an inner loop keeps states, which take more room than what they are made of."""
+    return isinstance(eqn.params["role"], SavesStates) and not has_effect(eqn)
 
 
 def _between(eqns: Sequence[Eqn], kept: Sequence[Var], wanted: Sequence[Atom]) -> tuple[Eqn, ...]:

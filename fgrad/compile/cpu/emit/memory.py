@@ -163,6 +163,24 @@ def _to_memory(frame: Frame, text: str, dtype: np.dtype, lanes: int) -> str:
     )
 
 
+def _spread_to_memory(frame: Frame, value: Value, dtype: np.dtype, lanes: int) -> str:
+    """A value for all lanes as memory holds it; one that is the same for all is made once."""
+    if dtype.kind != "b" or value.lanes == lanes or value.is_literal:
+        return _to_memory(frame, frame.spread(value, lanes), dtype, lanes)
+    frame.enter(value.scope)
+    byte = _to_memory(frame, value.text, dtype, 1)
+    frame.enter(frame.inner)
+    return frame.splat(byte, np.dtype(np.int8), lanes, value.scope)
+
+
+def _combined(frame: Frame, mode: str, lanes: int, a: str, b: str, dtype: np.dtype) -> str:
+    """What a mode makes of two values as memory holds them."""
+    if dtype.kind == "b":
+        op = "or" if mode in ("add", "max") else "and"
+        return frame.function.emit(f"{op} {memory_lanes(dtype, lanes)} {a}, {b}")
+    return frame.combine(mode, lanes, a, b, dtype)
+
+
 def _vector_load(
     frame: Frame,
     scope: Scope,
@@ -400,10 +418,10 @@ def _scalar_store(
         function.label(inside)
     elif predicate:
         pointer = function.emit(f"select i1 {predicate.text}, ptr {pointer}, ptr {SPARE}")
+    text = _to_memory(frame, text, dtype, 1)
     if mode != "set":
         raw = function.emit(f"load {kind}, ptr {pointer}, align {dtype.itemsize}")
-        text = frame.combine(mode, 1, _from_memory(frame, raw, dtype, 1), text, dtype)
-    text = _to_memory(frame, text, dtype, 1)
+        text = _combined(frame, mode, 1, raw, text, dtype)
     function.line(f"store {kind} {text}, ptr {pointer}, align {dtype.itemsize}")
     if after:
         function.line(f"br label %{after}")
@@ -422,26 +440,26 @@ def _vector_store(
 ) -> None:
     lanes, scope = frame.lanes, frame.inner
     mask_text = frame.spread(mask, lanes) if mask else None
-    text = frame.spread(value, lanes)
+    one = frame.spread(value, lanes)
     direct = not indirect and stride in (1, -1) and not (mask and _may_truncate(dtype, mask))
     function = frame.enter(scope)
     if mask_text and mask_text.startswith(_FIRST_LANE) and not indirect:
-        _store_first(frame, pointer, dtype, text, mode)
+        _store_first(frame, pointer, dtype, one, mode)
         return
+    text = _spread_to_memory(frame, value, dtype, lanes)
     live = lanes if mask_text is None else _leading_count(mask_text)
     if _is_close(stride) and live and not indirect and mode == "set":
-        _spread_store(frame, pointer, stride, live, dtype, _to_memory(frame, text, dtype, lanes))
+        _spread_store(frame, pointer, stride, live, dtype, text)
         return
     target = pointer if direct else _lane_pointers(frame, scope, pointer, stride, indirect, dtype)
     if direct and stride == -1:
         target, mask_text = _reversed(frame, pointer, mask_text, dtype)
-        text = reverse(frame, text, lane_type(dtype, lanes), lanes)
+        text = reverse(frame, text, memory_lanes(dtype, lanes), lanes)
     if mode != "set":
         read = _contiguous if direct else _gather
         raw = read(frame, target, mask_text, dtype, "zeroinitializer")
         # Memory stands last: LLVM makes `p = nan(p) ? p : max(p, x)` a masked store, which is slow.
-        text = frame.combine(mode, lanes, text, _from_memory(frame, raw, dtype, lanes), dtype)
-    text = _to_memory(frame, text, dtype, lanes)
+        text = _combined(frame, mode, lanes, text, raw, dtype)
     kind, size = memory_lanes(dtype, lanes), dtype.itemsize
     if direct and mask_text is None:
         function.line(f"store {kind} {text}, ptr {target}, align {size}")
