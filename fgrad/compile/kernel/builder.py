@@ -97,6 +97,7 @@ class KernelBuilder:
         self.args: list[Var] = []
         self.name_of: dict[Var, str] = {}
         self.accs = 0
+        self.integers: dict[int, AffineIndex] = {}  # constants and places, by id
         # Values kept in memory: the buffer, and the flat index its first element stands for.
         self.saved: dict[Var, tuple[str, AffineIndex | None]] = {}
         # Axes that places were divided inside of, and how long the inner of two axes had to be.
@@ -199,7 +200,10 @@ class KernelBuilder:
         """A number."""
         scalar = _python_scalar(x, dtype)
         key = ("const", dtype.num, repr(scalar))
-        return self._emit(key, 0, lambda id: Const(id, scalar, dtype))
+        id = self._emit(key, 0, lambda id: Const(id, scalar, dtype))
+        if dtype == INT64:
+            self.integers[id] = AffineIndex(int(scalar))
+        return id
 
     def index(self, place: AffineIndex, dtype: np.dtype = INT64) -> int:
         """A place as an integer value."""
@@ -208,7 +212,10 @@ class KernelBuilder:
         if not place.values:
             key = ("index", dtype.num, place)
             depth = self.place_depth(place)
-            return self._emit(key, depth, lambda id: Index(id, place.affine, dtype))
+            id = self._emit(key, depth, lambda id: Index(id, place.affine, dtype))
+            if dtype == INT64:
+                self.integers[id] = place
+            return id
         if place == value(place.values[0][0]) and dtype == INT64:
             return place.values[0][0]
         sum_id = self.index(place._replace(values=()))
@@ -219,14 +226,36 @@ class KernelBuilder:
 
     def op(self, name: str, dtype: np.dtype, *args: int) -> int:
         """A scalar operation; `dtype` is the result's."""
+        if name in ("max", "min") and dtype == INT64:
+            ends = [self.integers.get(a) for a in args]
+            known = self._larger(*ends) if None not in ends else None  # type: ignore[arg-type]
+            if known is not None:
+                return args[known if name == "max" else 1 - known]
         depth = max([self.depths[a] for a in args])
         return self._emit((name, dtype.num, args), depth, lambda id: Op(id, name, args, dtype))
+
+    def _resolved(self, place: AffineIndex) -> AffineIndex:
+        """A place of which values that are known to be places are parts."""
+        known = [(self.integers[id], stride) for id, stride in place.values if id in self.integers]
+        if not known:
+            return place
+        rest = [(id, stride) for id, stride in place.values if id not in self.integers]
+        parts, strides = zip(*known, strict=True)
+        return total((place._replace(values=tuple(rest)), *parts), (1, *strides))
+
+    def _larger(self, x: AffineIndex, y: AffineIndex) -> int | None:
+        """Which of two places is never the smaller one; None if neither is."""
+        limits = bounds(total((x, y), (1, -1)), self.extents)
+        if limits is None:
+            return None
+        return 0 if limits[0] >= 0 else 1 if limits[1] <= 0 else None
 
     def load(
         self, buffer: str, place: AffineIndex, predicate: int | None = None, other: Scalar = 0,
         mutable: bool = False,
     ) -> int:  # fmt: skip
         """An element of a buffer; one of a `mutable` buffer is read here and now."""
+        place = self._resolved(place)
         depth = max(self.place_depth(place), 0 if predicate is None else self.depths[predicate])
         key = ("load", buffer, place, predicate, repr(other))
         if mutable:
@@ -244,6 +273,7 @@ class KernelBuilder:
         predicate: int | None = None,
     ) -> None:
         """Write an element, in the innermost open loop."""
+        place = self._resolved(place)
         self.frames[-1].body.append(
             Store(buffer, place.affine, value, place.values, mode, predicate)
         )

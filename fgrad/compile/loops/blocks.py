@@ -118,7 +118,7 @@ class _Blocks:
         if len(updates) != 1 or read != {updates[0].acc} or updates[0].acc not in self.carries:
             return None
         counter = updates[0].acc
-        places = Places(body, counter, self.around)
+        places = Places(body, counter, self.around, assumes=True)
         grown = places.form(updates[0].value)
         if grown is None or grown.terms or grown.step != 1 or not grown.const:
             return None

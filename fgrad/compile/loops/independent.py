@@ -4,15 +4,21 @@
       %1 = load s[i];  %2 = load b[%1]
       store out[i] %2;  update failed (%1 out of bounds)
 
-A step needs none of the others if it reads of what the loop writes the very element that it writes
-itself, and adds to accumulators that any order gives the same bits: what has failed, and integers.
+    serial i in n:                      becomes     reduce i in n lanes 8:  the same
+      acc s = carry 0.0                   the steps of each lane stay in order
+      serial k in m:  update s (s + x[k] * y[k, i])
+      store out[i] s
+
+A step needs none of the others if no two of a vector read or write one element that one of them
+writes (`places.py`), and if it adds to accumulators that any order gives the same bits: what has
+failed, and integers.
 """
 
 from __future__ import annotations
 
 from fgrad.compile.kernel.cost import vector_cost, weight
 from fgrad.compile.kernel.ir import (
-    Affine,
+    Break,
     Const,
     Index,
     Init,
@@ -21,16 +27,23 @@ from fgrad.compile.kernel.ir import (
     Loop,
     Op,
     Read,
+    Ref,
+    Statement,
     Store,
     Update,
 )
-from fgrad.compile.kernel.machine import VECTOR_BYTES
-from fgrad.compile.kernel.rewrite import Body, stride_of, walk
+from fgrad.compile.kernel.machine import LATENCY_CYCLES, VECTOR_BYTES, WHILE_TURNS
+from fgrad.compile.kernel.rewrite import Body, walk
+from fgrad.compile.kernel.unread import used_by
+from fgrad.compile.loops.places import Places, are_apart
 
 FEWEST_VECTORS = 2  # of a loop
 PARTS = 2  # vectors at a time, where the latency of a load is to be hidden
+MOST_PARTS = 4  # the same of a loop with loops in it
 WON = 1.5  # times the cost of vectors is that of single steps at least
+MOST_INNER = 300  # statements of a loop with loops in it
 _STRAIGHT = (Const, Index, Load, Op, Update, Store)
+_NESTED = (*_STRAIGHT, Init, Read, Break, Loop)
 
 
 def independent_steps(kernel: Kernel) -> Kernel:
@@ -46,6 +59,7 @@ class _Steps:
     def __init__(self, kernel: Kernel) -> None:
         self.scratch = {b.name for b in kernel.buffers if b.role == "scratch"}
         self.dtypes = {b.name: b.dtype for b in kernel.buffers}
+        self.around = {s.id: s for s in walk(kernel.body) if isinstance(s, (Const, Index))}
         # Those that are read after all loops, whatever the order of what was added.
         self.accs = {
             s.acc
@@ -61,40 +75,81 @@ class _Steps:
 
     def loop(self, loop: Loop, around: tuple[Loop, ...]) -> Loop:
         """A loop, or what is in it, as vectors."""
-        if any([isinstance(s, Loop) for s in loop.body]):
-            return loop._replace(body=self.body(loop.body, (*around, loop)))
-        in_order = all([s.kind == "serial" and s.lanes < 2 for s in (*around, loop)])
+        nested = any([isinstance(s, Loop) for s in loop.body])
+        if nested:
+            inner = loop._replace(body=self.body(loop.body, (*around, loop)))
+            if any([isinstance(s, Loop) and s.lanes > 1 for s in walk(inner.body)]):
+                return inner
+        in_order = all([s.kind in ("serial", "while") and s.lanes < 2 for s in (*around, loop)])
         lanes = self.lanes(loop.body)
-        if not in_order or loop.lanes > 1 or loop.extent < FEWEST_VECTORS * lanes:
+        if not in_order or loop.kind != "serial" or loop.extent < FEWEST_VECTORS * lanes:
             return loop
-        if not self.is_independent(loop) or not _is_won(loop, lanes):
+        if loop.lanes > 1 or not (self.is_nest(loop, lanes) if nested else self.is_straight(loop)):
             return loop
+        if not _is_won(loop, lanes):
+            return loop
+        if nested:
+            return loop._replace(kind="reduce", lanes=lanes * _parts(loop, lanes))
         unroll = PARTS if loop.extent >= FEWEST_VECTORS * PARTS * lanes else 1
         return loop._replace(kind="reduce", lanes=lanes, unroll=unroll)
 
     def lanes(self, body: Body) -> int:
         """The elements of a vector of the widest numbers that meet memory."""
-        names = [s.buffer for s in body if isinstance(s, (Load, Store))]
+        names = [s.buffer for s in walk(body) if isinstance(s, (Load, Store))]
         return VECTOR_BYTES // max([self.dtypes[name].itemsize for name in names], default=8)
 
-    def is_independent(self, loop: Loop) -> bool:
-        """Whether no step needs another."""
-        stored: dict[str, Affine] = {}
-        for s in loop.body:
-            if not isinstance(s, _STRAIGHT) or (isinstance(s, Update) and s.acc not in self.accs):
-                return False
-            if isinstance(s, Store) and not self.is_apart(s, loop.axis, stored):
-                return False
-        loads = [s for s in loop.body if isinstance(s, Load)]
-        own = all([s.buffer not in stored or _is_at(s, stored[s.buffer]) for s in loads])
-        return own and self.scratch.isdisjoint([*stored, *[s.buffer for s in loads]])
+    def is_straight(self, loop: Loop) -> bool:
+        """Whether the loop is a straight line, of which no step needs another."""
+        if not all([isinstance(s, _STRAIGHT) for s in loop.body]):
+            return False
+        if any([isinstance(s, Update) and s.acc not in self.accs for s in loop.body]):
+            return False
+        return self.is_apart(loop, (), self.lanes(loop.body))
 
-    def is_apart(self, s: Store, axis: str, stored: dict[str, Affine]) -> bool:
-        """Whether each step writes an element of its own, side by side."""
-        first = stored.setdefault(s.buffer, s.index)
-        return (
-            s.mode == "set" and not s.scatter and first == s.index and stride_of(s.index, axis) == 1
-        )
+    def is_nest(self, loop: Loop, lanes: int) -> bool:
+        """Whether no step needs another, and the loops in each are as long as those in others."""
+        body = list(walk(loop.body))
+        if len(body) > MOST_INNER or not all([isinstance(s, _NESTED) for s in body]):
+            return False
+        own = {s.acc for s in body if isinstance(s, Init)}
+        if any([isinstance(s, Update) and s.acc not in own | self.accs for s in body]):
+            return False
+        if any([isinstance(s, Read) and s.acc not in own for s in body]):
+            return False
+        if not _of_lanes(loop.axis, body).isdisjoint([
+            s.value for s in body if isinstance(s, Break)
+        ]):  # fmt: skip
+            return False
+        inner = tuple([s.axis for s in body if isinstance(s, Loop)])
+        return self.is_apart(loop, inner, lanes * MOST_PARTS)
+
+    def is_apart(self, loop: Loop, inner: tuple[str, ...], lanes: int) -> bool:
+        """Whether no two steps of a vector meet in memory."""
+        places = Places(walk(loop.body), loop.axis, self.around, inner)
+        found = [(s, places.place(s)) for s in walk(loop.body) if isinstance(s, (Load, Store))]
+        apart = self.scratch.isdisjoint([s.buffer for s, _ in found])
+        return apart and are_apart(found, min(lanes, loop.extent), inner)
+
+
+def _of_lanes(axis: str, body: list[Statement]) -> set[int]:
+    """The values that differ from step to step of an axis, directly or through accumulators."""
+    found: set[int] = set()
+    accs: set[str] = set()
+    while True:
+        before = len(found) + len(accs)
+        for s in body:
+            if isinstance(s, Init) and isinstance(s.start, Ref) and s.start.id in found:
+                accs.add(s.acc)
+            elif isinstance(s, Update) and s.value in found:
+                accs.add(s.acc)
+            elif isinstance(s, Read) and s.acc in accs:
+                found.add(s.id)
+            elif isinstance(s, (Load, Index, Op)):
+                moves = not isinstance(s, Op) and any([a == axis for a, _ in s.index.terms])
+                if moves or not found.isdisjoint(used_by(s)):
+                    found.add(s.id)
+        if len(found) + len(accs) == before:
+            return found
 
 
 def _is_exact(s: Init) -> bool:
@@ -102,11 +157,31 @@ def _is_exact(s: Init) -> bool:
     return s.op in ("add", "mul", "max", "min") and s.dtype.kind in "iu"
 
 
-def _is_at(s: Load, index: Affine) -> bool:
-    return s.index == index and not s.gather
+def _single_cost(body: Body) -> float:
+    """The cycles of single steps."""
+    cost = 0.0
+    for s in body:
+        if isinstance(s, Loop):
+            turns = WHILE_TURNS if s.kind == "while" else s.extent
+            cost += turns * (_single_cost(s.body) + 1)
+        else:
+            cost += weight(s)
+    return cost
 
 
 def _is_won(loop: Loop, lanes: int) -> bool:
     """Whether vectors are faster."""
-    single = sum([weight(s) for s in loop.body]) + 1
-    return lanes * single >= WON * (vector_cost(loop.body, loop.axis, lanes) + 1)
+    return lanes * (_single_cost(loop.body) + 1) >= WON * (
+        vector_cost(loop.body, loop.axis, lanes) + 1
+    )
+
+
+def _parts(loop: Loop, lanes: int) -> int:
+    """How many vectors at a time hide best how long each step of an inner loop waits."""
+
+    def cycles(parts: int) -> float:
+        (inner, *_) = [s for s in walk(loop.body) if isinstance(s, Loop)]
+        each = vector_cost(inner.body, loop.axis, lanes)
+        return -(-loop.extent // (lanes * parts)) * max(LATENCY_CYCLES, parts * each)
+
+    return min((4, 2, 1), key=cycles)

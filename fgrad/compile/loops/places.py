@@ -9,14 +9,13 @@ Steps that are d apart meet where two of them read or write one element, and one
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.ir import Affine, Const, Index, Load, Op, Read, Statement, Store
-from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.kernel.unread import used_by
 
 Atom: TypeAlias = "str | int"  # an axis, or the id of a value that stays the same
@@ -60,10 +59,22 @@ class Places:
         body: a straight line.
         counter: the axis of the loop, or the accumulator that counts its steps.
         around: the constants and places of the whole kernel, by id.
+        inner: the axes of the loops in it.
+        assumes: whether indices may be taken to be where they are clamped to.
     """
 
-    def __init__(self, body: Body, counter: str, around: Mapping[int, Const | Index]) -> None:
+    def __init__(
+        self,
+        body: Iterable[Statement],
+        counter: str,
+        around: Mapping[int, Const | Index],
+        inner: Collection[str] = (),
+        assumes: bool = False,
+    ) -> None:
+        body = list(body)
+        self.assumes = assumes
         self.counter = counter
+        self.moving = {counter, *inner}
         self.around = around
         self.forms: dict[int, Form] = {}
         self.assumed: list[Assumed] = []
@@ -92,7 +103,7 @@ class Places:
     def _varies(self, s: Statement) -> bool:
         if isinstance(s, Read):
             return True
-        if isinstance(s, (Index, Load)) and any([a == self.counter for a, _ in s.index.terms]):
+        if isinstance(s, (Index, Load)) and any([a in self.moving for a, _ in s.index.terms]):
             return True
         if isinstance(s, Load) and s.buffer in self.stored:
             return True
@@ -141,7 +152,7 @@ class Places:
         return id
 
     def _op(self, s: Op) -> Form | None:
-        if s.op == "lt" and self._is_inside(s):
+        if s.op == "lt" and self.assumes and self._is_inside(s):
             self.certain.add(s.id)
         if s.op == "and" and self.certain.issuperset(s.args):
             self.certain.add(s.id)
@@ -159,7 +170,7 @@ class Places:
             for a, b in ((x, y), (y, x)):
                 if a == Form(a.const):
                     return Form().plus(b, a.const)
-        if s.op in ("max", "min"):
+        if s.op in ("max", "min") and self.assumes:
             return self._clamped(s, x, y)
         return None
 
@@ -187,33 +198,40 @@ class Places:
         return True
 
 
-def are_apart(accesses: Iterable[tuple[Access, Form | None]], lanes: int) -> bool:
-    """Whether no two of as many steps as there are lanes meet."""
+def are_apart(
+    accesses: Iterable[tuple[Access, Form | None]], lanes: int, inner: Collection[str] = ()
+) -> bool:
+    """Whether no two of as many steps as there are lanes meet, whatever the axes of the loops in
+    them are."""
     by_buffer: dict[str, list[tuple[Access, Form | None]]] = {}
     for access, form in accesses:
         by_buffer.setdefault(access.buffer, []).append((access, form))
-    return all([_apart(found, lanes) for found in by_buffer.values()])
+    return all([_apart(found, lanes, inner) for found in by_buffer.values()])
 
 
-def _apart(found: Sequence[tuple[Access, Form | None]], lanes: int) -> bool:
+def _apart(
+    found: Sequence[tuple[Access, Form | None]], lanes: int, inner: Collection[str]
+) -> bool:
     """The same for those of one buffer."""
     stores = [form for s, form in found if isinstance(s, Store)]
     for written in stores:
         for _, other in found:
-            if written is None or other is None or not _never_meet(written, other, lanes):
+            if written is None or other is None or not _never_meet(written, other, lanes, inner):
                 return False
     return True
 
 
-def _never_meet(a: Form, b: Form, lanes: int) -> bool:
+def _never_meet(a: Form, b: Form, lanes: int, inner: Collection[str]) -> bool:
     """Whether the forms are one, or differ in no two of the steps by what the counter moves.
 
-    a - b = c + g m for some m, where g divides all strides of what stays the same.
+    a - b = c + g m for some m, where g divides all strides of what stays the same, and of the
+    inner axes, which are others in each.
     """
     if not a.step or a.step != b.step:
         return False
     gap = a.plus(b, -1)
-    unit = math.gcd(*[stride for _, stride in gap.terms])
+    free = [stride for form in (a, b) for atom, stride in form.terms if atom in inner]
+    unit = math.gcd(*free, *[stride for atom, stride in gap.terms if atom not in inner])
     moves = [a.step * d for d in range(1 - lanes, lanes) if d]
     return not any([_divides(unit, gap.const - move) for move in moves])
 
