@@ -5,10 +5,11 @@
     python benchmarks/loop_gaps.py --check            values and gradients alone, at small sizes
 
 fgrad and Numba run the same functions of `loop_programs.py`, unmodified; JAX runs `lax` forms where
-there are some.  A gradient is that of a weighted sum of the results; its derivative along a random
-direction is compared with central differences.  Each row has a process of its own.  Times are the
-least of several turns, in ns for each innermost step; compile times are those of a first call with
-an empty cache, in seconds.
+there are some, and no more than MOST_JAX steps, as JAX keeps whole arrays for each.  A gradient is
+that of a weighted sum of the results; its derivative along a random direction is compared with
+central differences.  Each row has a process of its own.  Times are those of the processor on one
+thread, the least of several turns, in ns for each innermost step; compile times are those of a
+first call with an empty cache, in seconds.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ import fgrad
 
 STEP = 1e-6  # of central differences
 WARM = 15  # calls before the first turn: native code for calls is written meanwhile
-TURNS = 7
-SECONDS = 0.05  # of one turn
+TURNS = 9
+SECONDS = 0.02  # of one turn
+MOST_JAX = 10_000  # steps of a gradient
 
 
 def best(call: Callable[[], object]) -> float:
@@ -41,18 +43,18 @@ def best(call: Callable[[], object]) -> float:
     count = max(1, min(10_000, int(SECONDS / max(once, 1e-7))))
     found = math.inf
     for _ in range(TURNS):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(count):
             call()
-        found = min(found, (time.perf_counter() - start) / count)
+        found = min(found, (time.process_time() - start) / count)
     return found
 
 
 def first(call: Callable[[], object]) -> float:
     """Seconds of a first call."""
-    start = time.perf_counter()
+    start = time.process_time()
     call()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def weighted(row: Row, weights: np.ndarray) -> Callable[[Any], Any]:
@@ -87,7 +89,8 @@ def measure(row: Row, size: int, times: bool) -> dict[str, Any]:
     found["gradient"] = best(lambda: gradient(x)) / steps * 1e9
     if importlib.util.find_spec("numba") is not None:
         found.update(numba_times(row, x, steps))
-    if importlib.util.find_spec("jax") is not None and row.fun.__name__ in JAX_FORMS:
+    few = row.fun.__name__ in JAX_FORMS and steps <= MOST_JAX
+    if few and importlib.util.find_spec("jax") is not None:
         found.update(jax_times(row, x, weights, steps))
     return found
 
@@ -118,7 +121,25 @@ def jax_times(row: Row, x: np.ndarray, weights: np.ndarray, steps: float) -> dic
     return found
 
 
-COLUMNS = ("forward", "gradient", "numba", "jax", "jax gradient", "compile", "compile gradient")
+COLUMNS = (
+    "forward", "gradient", "numba", "gradient/forward", "forward/numba", "jax", "jax gradient",
+    "compile", "compile gradient",
+)  # fmt: skip
+
+
+def with_ratios(found: dict[str, Any]) -> dict[str, Any]:
+    """A row with the ratios that have targets."""
+    pairs = (("gradient", "forward"), ("forward", "numba"))
+    return found | {f"{a}/{b}": found[a] / found[b] for a, b in pairs if a in found and b in found}
+
+
+def mean_of(rows: list[dict[str, Any]], column: str) -> str:
+    """The geometric mean of a column, and its largest number."""
+    numbers = [row[column] for row in rows if column in row]
+    if not numbers:
+        return ""
+    mean = math.exp(sum([math.log(x) for x in numbers]) / len(numbers))
+    return f"{column}: geometric mean {mean:.2f}, at most {max(numbers):.2f}."
 
 
 def line(name: str, found: dict[str, Any]) -> str:
@@ -139,6 +160,7 @@ def main() -> None:
         print(json.dumps(measure(ROWS[name], int(size), not options.check)))
         return
     wanted = [w for w in options.only.split(",") if w]
+    rows: list[dict[str, Any]] = []
     print(f"| loop | {' | '.join(COLUMNS)} | |\n|---|{'---|' * (len(COLUMNS) + 1)}")
     for name, row in ROWS.items():
         if wanted and not any([w in name for w in wanted]):
@@ -146,8 +168,10 @@ def main() -> None:
         for size in row.sizes:
             flags = ["--check"] if options.check else []
             lines = child_lines("loop_gaps.py", "--child", name, str(size), *flags)
-            found = json.loads(lines[-1]) if lines else {"wrong": "failed"}
+            found = with_ratios(json.loads(lines[-1]) if lines else {"wrong": "failed"})
+            rows.append(found)
             print(line(f"{name}, {size}", found), flush=True)
+    print("\n" + "\n".join([mean_of(rows, c) for c in COLUMNS if "/" in c]))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ from fgrad.compile.kernel.ir import (
     Loop,
     Op,
     Read,
-    Ref,
     Statement,
     Store,
     Update,
@@ -138,9 +137,7 @@ def _of_lanes(axis: str, body: list[Statement]) -> set[int]:
     while True:
         before = len(found) + len(accs)
         for s in body:
-            if isinstance(s, Init) and isinstance(s.start, Ref) and s.start.id in found:
-                accs.add(s.acc)
-            elif isinstance(s, Update) and s.value in found:
+            if isinstance(s, (Init, Update)) and not found.isdisjoint(used_by(s)):
                 accs.add(s.acc)
             elif isinstance(s, Read) and s.acc in accs:
                 found.add(s.id)

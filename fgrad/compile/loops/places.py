@@ -158,18 +158,20 @@ class Places:
             self.certain.add(s.id)
         if s.dtype != INT64:
             return None
-        forms = [self.form(a) for a in s.args]
-        if s.op == "neg" and forms[0] is not None:
+        forms = [form for form in map(self.form, s.args) if form is not None]
+        if len(forms) != len(s.args):
+            return None
+        if s.op == "neg":
             return Form().plus(forms[0], -1)
-        if len(forms) != 2 or forms[0] is None or forms[1] is None:
+        if len(forms) != 2:
             return None
         x, y = forms
         if s.op in ("add", "sub"):
             return x.plus(y, 1 if s.op == "add" else -1)
         if s.op == "mul":
-            for a, b in ((x, y), (y, x)):
-                if a == Form(a.const):
-                    return Form().plus(b, a.const)
+            for p, q in ((x, y), (y, x)):
+                if p == Form(p.const):
+                    return Form().plus(q, p.const)
         if s.op in ("max", "min") and self.assumes:
             return self._clamped(s, x, y)
         return None
@@ -209,9 +211,7 @@ def are_apart(
     return all([_apart(found, lanes, inner) for found in by_buffer.values()])
 
 
-def _apart(
-    found: Sequence[tuple[Access, Form | None]], lanes: int, inner: Collection[str]
-) -> bool:
+def _apart(found: Sequence[tuple[Access, Form | None]], lanes: int, inner: Collection[str]) -> bool:
     """The same for those of one buffer."""
     stores = [form for s, form in found if isinstance(s, Store)]
     for written in stores:
