@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV   ?= .venv
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' fgrad/__init__.py)
 PY     := $(VENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -87,7 +88,8 @@ docs: $(VENV)/.extras-dev
 	$(PY) docs/scipy_names.py
 
 site: $(VENV)/.extras-docs
-	$(PY) -m sphinx -b html --fail-on-warning --keep-going --quiet docs build/site
+	$(PY) -m sphinx -b html --fail-on-warning --keep-going --quiet docs build/site/$(VERSION)
+	$(PY) docs/versions.py build/site
 	@echo "build/site/index.html"
 
 install-matrix: $(PY)
@@ -100,5 +102,5 @@ release-check: $(PY)
 	$(PY) .ci/release_check.py dist
 
 clean:
-	rm -rf $(VENV) $(VENV)-openmpi build dist docs/reference docs/project docs/results examples/out .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-openmpi build dist docs/reference docs/notebooks docs/examples docs/project docs/results examples/out .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

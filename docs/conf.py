@@ -14,6 +14,7 @@ from sphinx.util.nodes import make_refnode
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import pages  # noqa: E402
 import reference  # noqa: E402
 
 import fgrad  # noqa: E402
@@ -27,6 +28,7 @@ html_theme = "furo"
 html_title = f"fgrad {version}"
 html_static_path = ["site/static"]
 html_css_files = ["fgrad.css"]
+html_js_files = ["versions.js"]
 html_show_sphinx = False
 html_copy_source = False
 pygments_style, pygments_dark_style = "friendly", "github-dark"
@@ -34,7 +36,7 @@ maximum_signature_line_length = 80
 python_display_short_literal_types = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"
-myst_enable_extensions = ["fieldlist"]
+myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 4
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -48,8 +50,11 @@ BORROWED = {
     "project/contributing": ROOT / "CONTRIBUTING.md",
     "project/changelog": ROOT / "CHANGELOG.md",
     **{f"results/{p.stem}": p for p in sorted((ROOT / "benchmarks/results").glob("*.md"))},
+    **{f"notebooks/{p.stem}": p for p in pages.NOTEBOOKS},
+    **{f"examples/{p.stem}": p for p in pages.PROGRAMS},
 }
 PLACES = {path: name for name, path in BORROWED.items()} | {ROOT / "README.md": "index"}
+PLACES |= {p.with_suffix(".py"): f"notebooks/{p.stem}" for p in pages.NOTEBOOKS}
 
 
 def links_within(_app: Sphinx, name: str, source: list[str]) -> None:
@@ -93,7 +98,8 @@ def write_pages(_app: Sphinx) -> None:
     reference.write(HERE / "reference")
     for name, path in BORROWED.items():
         (HERE / name).parent.mkdir(exist_ok=True)
-        reference.update(HERE / f"{name}.md", path.read_text(encoding="utf-8"))
+        text = pages.text_of(path, (HERE / name).parent)
+        reference.update(HERE / f"{name}.md", text)
 
 
 def setup(app: Sphinx) -> None:

@@ -116,8 +116,7 @@ def public(module: str) -> dict[str, object]:
     found = importlib.import_module(module)
     names = vars(found).get("__all__")
     if names is None:
-        own = [n for n in dir(found) if not n.startswith("_")]
-        names = [n for n in own if (home(getattr(found, n)) + ".").startswith(f"{module}.")]
+        names = [n for n in dir(found) if not n.startswith("_")]
         # What has no traced form wraps SciPy's function, and has SciPy's docstring.
         plain = {n: home(inspect.unwrap(getattr(found, n))) for n in names if is_scipy(module)}
         names = [n for n in names if not plain.get(n, "").startswith("scipy.")]

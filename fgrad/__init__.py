@@ -8,8 +8,16 @@
 
     step = fgrad.jit(fgrad.value_and_grad(loss))
 
-What is not needed at once (transforms, the compiler, the user libraries) is loaded when it is
-first used.
+derivatives      grad, value_and_grad, jvp, vjp, jacfwd, jacrev, hessian, per_sample_grad
+batches, code    vmap, jit; plain loops and branches are compiled
+rules, memory    custom_vjp, custom_jvp, custom_root, checkpoint, stop_gradient
+what it became   make_program, view, profile, explain_retrace, explain_capture, explain_zero
+files, C         export, load, export_c
+functions        numpy, scipy, lax, nn, optim, random, sparse, tree
+when it fails    debug.print, debug.nans, errors; `python -m fgrad explain NanError`
+
+help(fgrad.grad) has its arguments and an example; `python -m fgrad` has commands.  Names are
+loaded when they are first used.
 """
 
 from __future__ import annotations

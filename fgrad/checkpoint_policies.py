@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fgrad.base.lazy_import import names_shown
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import MissingRuleError
 from fgrad.ir.primitive import Primitive
@@ -208,3 +209,6 @@ def _no_offload(name: str, instead: str) -> MissingRuleError:
             ("write", f"fgrad.checkpoint_policies.{instead}"),
         ),
     )
+
+
+__dir__ = names_shown(__name__)

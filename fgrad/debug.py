@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.base.fork_locks import Shared
+from fgrad.base.lazy_import import names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import Loc, here, resolve
 from fgrad.config import config
@@ -217,7 +218,7 @@ def nans(infs: bool = True) -> Iterator[None]:
     Example:
         >>> import numpy as np, fgrad
         >>> try:
-        ...     with fgrad.debug.nans(), np.errstate(invalid="ignore"):
+        ...     with fgrad.debug.nans():
         ...         fgrad.grad(lambda x: np.sqrt(x) * 0.0)(-1.0)
         ... except FloatingPointError as error:
         ...     print(str(error).splitlines()[0])
@@ -284,7 +285,8 @@ def _restore(before: list[Place]) -> None:
 
 def _checked(prim: Primitive, evaluate: Callable[..., PyTree]) -> Callable[..., PyTree]:
     def checked(*operands: Value, **params: object) -> PyTree:
-        out = evaluate(*operands, **params)
+        with np.errstate(all="ignore"):  # what is found raises, with the user's line
+            out = evaluate(*operands, **params)
         if not config.nans:
             return out
         made = out if prim.multiple else (out,)
@@ -336,7 +338,7 @@ def _nan_error(prim: Primitive, operands: Sequence[Value], out: Value, kind: _Ki
         x = np.asarray(x)
         shown = x[place] if x.shape == out.shape else _summary(x)
         rows.append((f"arg {k}", f"{x.dtype}{x.shape}: {shown}"))
-    rows.append(("write", "np.where(safe, x, 1.0) around the operand, and around the result"))
+    rows.append(("write", "np.where(ok, x, 1.0) as its operand, with ok = x > 0 or the like"))
     if kind is INFINITY:
         rows.append(("write", "fgrad.debug.nans(infs=False)    if infinities are what you want"))
     return NanError(f"{prim.name} produced {kind.what}.", rows)
@@ -346,3 +348,6 @@ def _summary(x: np.ndarray) -> str:
     if x.size <= 4:
         return np.array2string(x)
     return f"from {x.min()} to {x.max()}" if x.dtype.kind in "fiu" else "..."
+
+
+__dir__ = names_shown(__name__)

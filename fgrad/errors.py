@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from fgrad.base.lazy_import import names_shown
 from fgrad.base.source import here, resolve
 
 Row = tuple[str, str]
@@ -300,3 +301,6 @@ class RetraceWarning(UserWarning):
 class CacheWarning(RuntimeWarning):
     """The cache of compiled code is not used: others could have written there, it is slow, or
     there is no room."""
+
+
+__dir__ = names_shown(__name__)

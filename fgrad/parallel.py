@@ -11,17 +11,16 @@ import hashlib
 import itertools
 import os
 import pickle
-import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import TypeVar
 
 from fgrad.base.frames import add_note
-from fgrad.base.lazy_import import load
+from fgrad.base.lazy_import import load, names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import label_of
+from fgrad.base.progress import Progress, Told
 from fgrad.base.system import processors
 from fgrad.config import config
 from fgrad.errors import ArgumentError
@@ -34,8 +33,6 @@ __all__ = [
 
 X = TypeVar("X")
 Y = TypeVar("Y")
-
-Progress = Callable[[int, int], object]
 
 KEPT = 8  # functions that a process of workers keeps
 TASKS = 4  # for each worker, unless `chunks` says
@@ -79,7 +76,7 @@ def map(
     """
     inputs = list(xs)
     _check(fun, chunks, errors)
-    report = _reporter(progress)
+    report = Told(progress, "parallel.map")
     if executor is None:
         work = _Work(Sent(fun, os.getpid(), 0), errors == "stop")
         results: list[PyTree] = []
@@ -212,7 +209,7 @@ def _gathered(
     work: _Work,
     inputs: Sequence[PyTree],
     size: int,
-    report: Progress,
+    report: Callable[[int, int], object],
     label: str,
     errors: str,
 ) -> list[PyTree]:
@@ -252,20 +249,4 @@ def _placed(
     return found
 
 
-def _reporter(progress: bool | Progress) -> Progress:
-    if callable(progress):
-        return progress
-    if not progress:
-        return lambda _done, _count: None
-    start, live = time.monotonic(), sys.stderr.isatty()
-
-    def report(done: int, count: int) -> None:
-        """A line that is written over in a terminal, and the last one alone elsewhere."""
-        spent = time.monotonic() - start
-        left = spent * (count - done) / done
-        text = f"{done}/{count} in {spent:.1f} s, {left:.1f} s left"
-        if live or done == count:
-            end = "\n" if done == count else ""
-            print(f"\r{text:<50}" if live else text, end=end, file=sys.stderr, flush=True)
-
-    return report
+__dir__ = names_shown(__name__)

@@ -20,6 +20,7 @@ import scipy.sparse
 
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
+from fgrad.base.lazy_import import names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import Recipe, label_of, named, pickles_as_call, reduced
 from fgrad.compile.jit.jitted import jit
@@ -405,3 +406,6 @@ def _decompressed(plan: Plan, given: tuple[np.ndarray, list[Value]]) -> scipy.sp
     products = plan.compressed(x, plan.seeds, rest)
     data = products[plan.rows, plan.columns].astype(dtype, copy=False)
     return scipy.sparse.csr_array((data, found.indices.copy(), found.indptr.copy()), found.shape)
+
+
+__dir__ = names_shown(__name__)

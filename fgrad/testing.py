@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.lazy_import import names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import label_of
 from fgrad.compile.jit.jitted import jit
@@ -378,3 +379,6 @@ def check_jit(
     name = f"jit of {label_of(f)}"
     for _ in range(2):
         _assert_close(compiled(*args), expected, tolerance, name, equal_dtypes=True)
+
+
+__dir__ = names_shown(__name__)

@@ -199,8 +199,10 @@ left.plot([1, 300], [0, 1], "k:", label="by chance")
 left.set(xlabel="labels checked", ylabel="share of the wrong ones found"), left.legend()
 sheet = x[order[:12], :64].reshape(2, 6, 8, 8).transpose(0, 2, 1, 3).reshape(16, 48)
 right.imshow(sheet, cmap="gray_r"), right.axis("off")
-names = ["8" if y[i] > 0 else "3" for i in order[:12]]
-_ = right.set_title(f"labelled\n{'   '.join(names[:6])}\n{'   '.join(names[6:])}")
+for k, i in enumerate(order[:12]):
+    place = (8 * (k % 6) - 0.3, 8 * (k // 6) + 1.8)
+    right.text(*place, "8" if y[i] > 0 else "3", color="C3", weight="bold")
+_ = right.set_title("the first twelve, and their labels (red)")
 
 # %% [markdown]
 # ## How large should a batch be?
@@ -343,4 +345,4 @@ figure, axis = plt.subplots(figsize=(5, 3), layout="constrained")
 axis.errorbar(prices, reached[1:].mean(axis=1), np.ptp(reached[1:], axis=1) / 2, fmt=".-")
 axis.axhline(reached[0].mean(), color="k", ls=":", label="clipped, no noise")
 axis.set(xscale="log", xlabel=r"$\varepsilon$ at $\delta = 10^{-5}$", ylabel="test accuracy")
-_ = axis.legend()
+_ = axis.legend(loc="lower right")

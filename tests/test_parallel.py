@@ -99,7 +99,7 @@ def test_progress(capsys: pytest.CaptureFixture[str]) -> None:
     parallel.map(abs, [1, 2, 3], progress=lambda done, count: seen.append((done, count)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
     parallel.map(abs, [1, 2, 3], progress=True)
-    assert capsys.readouterr().err.startswith("3/3 in ")
+    assert capsys.readouterr().err.startswith("fgrad parallel.map: 3/3 in ")
 
 
 @pytest.mark.parametrize(

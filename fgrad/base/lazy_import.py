@@ -192,7 +192,32 @@ def lazy_names(
         value = vars(sys.modules[module])[name] = getattr(load(homes[name]), name)
         return value
 
-    return get, lambda: sorted({*homes, *vars(sys.modules[module])})
+    shown = names_shown(module)
+    return get, lambda: sorted({*shown(), *[n for n in homes if not n.startswith("_")]})
+
+
+def python_names(found: Iterable[str]) -> list[str]:
+    """Names such as `__doc__`."""
+    return [n for n in found if n.startswith("__")]
+
+
+def names_shown(module: str) -> Callable[[], list[str]]:
+    """`__dir__` of a module, for completion: its `__all__`, else what it defines, and what it has
+    of the SciPy module of its name."""
+
+    def is_own(name: str, value: object) -> bool:
+        home = getattr(value, "__module__", None) or ""
+        if f"{home}.".startswith(f"{module}."):
+            return True
+        plain = module.removeprefix("fgrad.")
+        return plain.startswith("scipy.") and home[:6] == "fgrad." and hasattr(load(plain), name)
+
+    def listed() -> list[str]:
+        found = dict(vars(sys.modules[module]))
+        own = [n for n, v in found.items() if n[0] != "_" and is_own(n, v)]
+        return sorted({*found.get("__all__", own), *python_names(found)})
+
+    return listed
 
 
 def lazy_modules(
@@ -208,4 +233,4 @@ def lazy_modules(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return load(f"{package}.{name}")
 
-    return get, lambda: sorted({*public(), *vars(sys.modules[package])})
+    return get, lambda: sorted({*public(), *python_names(vars(sys.modules[package]))})

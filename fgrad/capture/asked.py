@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from fgrad.base.source import warn_user
 from fgrad.errors import CaptureError, TracedOnceWarning
-from fgrad.trace import innermost
+from fgrad.trace import Tracer, innermost
 from fgrad.tracing.capturing import rolls
 from fgrad.tracing.outside.draws import refused_draw
 from fgrad.typing import PyTree
@@ -56,7 +56,7 @@ def asking(fun: PyTree) -> Function | None:
     module = "numpy.random" if module.startswith("numpy.random.") else module
     key = module, name
     if key in SEEDED:
-        return functools.partial(_made, fun, f"{_short(module)}.{name}(), without a seed")
+        return functools.partial(_made, fun, f"{_short(module)}.{name}()")
     if key in DRAWS:
         return functools.partial(_drawn, fun, f"{_short(module)}.{name}()")
     if key in STATES:
@@ -75,7 +75,9 @@ def _made(fun: Function, text: str, *args: PyTree, **kwargs: PyTree) -> PyTree:
     """Make a generator, with a seed."""
     given = [*args, *[kwargs[key] for key in ("seed", "entropy", "x") if key in kwargs]]
     if not given or given[0] is None:
-        return _drawn(fun, text, *args, **kwargs)
+        return _drawn(fun, f"{text}, without a seed", *args, **kwargs)
+    if type(given[0]) is Tracer:
+        return _drawn(fun, f"{text}, whose seed has no value yet", *args, **kwargs)
     return fun(*args, **kwargs)
 
 

@@ -11,6 +11,7 @@ Arguments:
 
 from __future__ import annotations
 
+from fgrad.base.lazy_import import names_shown
 from fgrad.distributed.blocks import broadcast, gather, my_block
 from fgrad.distributed.files import load, save
 from fgrad.distributed.mesh import Mesh, P, simulate
@@ -29,3 +30,6 @@ __all__ = [
     "shard_map",
     "simulate",
 ]
+
+
+__dir__ = names_shown(__name__)

@@ -17,6 +17,7 @@ from scipy import LowLevelCallable
 
 from fgrad import numpy as fnp
 from fgrad import tree
+from fgrad.base.lazy_import import names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.llvm.interrupts import CELLS, DECLARATIONS, POLL, RAISE
@@ -342,3 +343,6 @@ class _Text(NamedTuple):
         else:
             returned, failed = [*frees, "ret i32 1"], "ret i32 0"
         return [*stores, *returned, "failed:", *frees, failed]
+
+
+__dir__ = names_shown(__name__)

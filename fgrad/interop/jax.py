@@ -16,6 +16,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.foreign import plain_array
+from fgrad.base.lazy_import import names_shown
 from fgrad.compile.jit.jitted import jit
 from fgrad.interop.leaves import Arrays, float_part, is_float, of_trees
 from fgrad.transforms.core.linearize import vjp
@@ -138,3 +139,6 @@ class Bridge:
 def _no_tangent(x: PyTree) -> np.ndarray:
     """The cotangent of integers."""
     return np.zeros(x.shape, jax.dtypes.float0)
+
+
+__dir__ = names_shown(__name__)

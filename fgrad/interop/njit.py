@@ -21,6 +21,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
 from fgrad import tree
+from fgrad.base.lazy_import import names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.program import Callback, raise_if_stopped
 from fgrad.compile.jit.entries import Entry
@@ -273,3 +274,6 @@ def _typed(rule: Callable[..., Any], wanted: Sequence[Any] | Any) -> Callable[..
         return tuple(cts) if several else cts[0]
 
     return cotangents
+
+
+__dir__ = names_shown(__name__)

@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.foreign import plain_array
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.compile.jit.jitted import jit
 from fgrad.interop.leaves import Arrays, float_part, of_trees
 from fgrad.transforms.core.linearize import jvp, vjp
@@ -221,3 +221,6 @@ def as_tensor(x: PyTree, others: Sequence[PyTree]) -> PyTree:
     if array.dtype.kind == "V":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+__dir__ = names_shown(__name__)

@@ -48,7 +48,7 @@ def print_program(program: Program, locs: bool = True) -> str:
     return "\n".join(_print_one(p, labels, locs, k > 0) for k, p in enumerate(programs))
 
 
-Program.__str__ = print_program  # type: ignore[assignment,method-assign]
+Program.__str__ = Program.__repr__ = print_program  # type: ignore[assignment,method-assign]
 
 
 def _print_one(program: Program, labels: dict[int, str], locs: bool, labelled: bool) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fgrad.base.keywords import also_takes
+from fgrad.base.lazy_import import names_shown
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.lax import loops
 from fgrad.lax.arrays import move_axes
@@ -246,3 +247,6 @@ def _solved(low: PyTree, diagonal: PyTree, high: PyTree, right: PyTree) -> PyTre
     last = b / d
     _, xs = loops.scan(back, (last, last - last), kept, reverse=True)
     return np.concatenate([xs, last[None]])
+
+
+__dir__ = names_shown(__name__)

@@ -10,6 +10,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.keywords import also_takes
+from fgrad.base.progress import Progress, Told
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.lax.bodies import (
@@ -22,15 +23,17 @@ from fgrad.lax.bodies import (
     own_results,
     yielded,
 )
+from fgrad.lax.branches import cond
 from fgrad.lax.unchanged import split_carry
 from fgrad.numpy.promote import as_array, convert, weakened
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
-from fgrad.trace import concrete
+from fgrad.trace import Value, concrete
 from fgrad.tracing.axes import settled
 from fgrad.tracing.capturing import user_form
 from fgrad.tracing.device_tracing import lowered
 from fgrad.transforms.checkpoint.scan import lengths_of, saving_scan
+from fgrad.transforms.custom.callback import debug_callback
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import ArrayLike, PyTree
 
@@ -90,6 +93,8 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
     checkpoint: int | str | bool = False,
+    *,
+    progress: bool | Progress = False,
 ) -> tuple[PyTree, PyTree]:
     """Carry a value along an axis: `carry, y = f(carry, x)` for each item x of `xs`.
 
@@ -103,6 +108,9 @@ def scan(
         unroll: accepted for JAX's sake; the compiler decides.
         checkpoint: for derivatives in reverse, keep the carry every so many steps only, and
             compute the steps between again; True or "sqrt" chooses the number, "log" nests.
+        progress: whether to tell on stderr how many steps are done, or a function of (done, all);
+            about a hundred times, also in compiled code. The examples of a batch count once, steps
+            that a checkpoint computes again are told again.
 
     Returns:
         `(carry, ys)`: the last carry, and each y stacked along a new first axis.
@@ -120,6 +128,10 @@ def scan(
     carry = leaves_of(init, "the carry of scan")
     items = leaves_of(xs, "an item of scan")
     steps = _length(items, length)
+    if progress:
+        order = np.arange(steps)[:: -1 if reverse else 1]
+        f = _telling(f, progress, "scan", steps)
+        items = leaves_of((order, xs), "an item of scan")
     shapes = [a.like(tuple(a.shape[1:])) for a in items.avals]
     body, carry = _carry_body(
         f, carry, [(shapes, items.treedef)], "scan", lambda treedef: _pair(treedef)[0]
@@ -132,6 +144,24 @@ def scan(
     given = [*carry.values, *items.values]
     last, ys = own_results(results[:n], given), list(results[n:])
     return tree.unflatten(carry.treedef, last), tree.unflatten(_pair(body.out_tree)[1], ys)
+
+
+def _telling(
+    f: Callable[..., PyTree], progress: bool | Progress, what: str, steps: int
+) -> Callable[[PyTree, PyTree], PyTree]:
+    """The body of a scan over (number of the step, item), which tells about a hundred times."""
+    told, every = Told(progress, what), max(1, steps // 100)
+
+    def tell(k: Value) -> None:
+        debug_callback(lambda k: told(int(k) + 1, steps), k)
+
+    def body(carry: PyTree, item: PyTree) -> PyTree:
+        k, x = item
+        found = user_form(f)(carry, x)
+        cond(((k + 1) % every == 0) | (k + 1 == steps), tell, lambda _: None, k)
+        return found
+
+    return body
 
 
 def _length(items: Leaves, length: int | None) -> int:
@@ -241,6 +271,8 @@ def fori_loop(
     upper: ArrayLike,
     body_fun: Callable[[PyTree, PyTree], PyTree],
     init_val: PyTree,
+    *,
+    progress: bool | Progress = False,
 ) -> PyTree:
     """`for i in range(lower, upper): val = body_fun(i, val)`.
 
@@ -251,6 +283,7 @@ def fori_loop(
         body_fun: a function of the index and the value. The index is one of Python's integers,
             as in `range`: it widens no array that it meets.
         init_val: the first value, a pytree of arrays.
+        progress: as for `scan`, where the number of steps is known.
 
     Returns:
         The last value.
@@ -261,6 +294,8 @@ def fori_loop(
         np.int64(10)
     """
     first, last = concrete(lower), concrete(upper)
+    if progress and first is not None and last is not None:
+        return _told_steps(int(first), int(last), body_fun, init_val, progress)
     if first is None or last is None:
         counted = weakened(convert(as_array(lower), INT64)) if first is None else int(first)
         start = (counted, convert(as_array(upper), INT64), init_val)
@@ -280,6 +315,19 @@ def fori_loop(
     program, consts = parts.body(body.program, len(body.captured)), parts.consts(body.captured)
     results = parts.results(bind_scan(program, count, False, consts, parts.carry, []))
     return tree.unflatten(init.treedef, own_results(results, init.values))[1]
+
+
+def _told_steps(
+    first: int, last: int, body: Callable[..., PyTree], init: PyTree, progress: bool | Progress
+) -> PyTree:
+    """`fori_loop` that tells how far it is."""
+
+    def step(state: PyTree, _: None) -> PyTree:
+        i, val = state
+        return (i + 1, user_form(body)(i, val)), None
+
+    steps = max(last - first, 0)
+    return scan(step, (first, init), None, steps, progress=progress)[0][1]
 
 
 @hides_own_frames

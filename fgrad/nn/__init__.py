@@ -8,6 +8,7 @@ All are pure functions of arrays, differentiable to any order; parameters are yo
 
 from __future__ import annotations
 
+from fgrad.base.lazy_import import names_shown
 from fgrad.nn import initializers
 from fgrad.nn.activations import (
     celu,
@@ -111,3 +112,6 @@ __all__ = [
     "swish",
     "tanh",
 ]
+
+
+__dir__ = names_shown(__name__)

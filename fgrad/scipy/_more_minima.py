@@ -13,6 +13,7 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.progress import Progress, Told
 from fgrad.compile.jit.jitted import jit
 from fgrad.ir.aval import Aval
 from fgrad.numpy.promote import as_operand
@@ -55,7 +56,9 @@ def _taken(name: str, found: PyTree) -> _Found:
     return _Found(found, True) if isinstance(found, np.ndarray) else _Found(found.x, found.success)
 
 
-def _inside_of_a_transform(name: str, given: dict[str, PyTree], residuals: bool) -> Solution:
+def _inside_of_a_transform(
+    name: str, given: dict[str, PyTree], residuals: bool, progress: bool | Progress
+) -> Solution:
     options = {k: v for k, v in given.items() if k not in _OWN}
     refuse_options(f"scipy.optimize.{name}", {k: options.pop(k, None) for k in _MORE})
     fun, rest = options.pop(next(iter(options))), arguments(options.pop("args", ()))
@@ -83,7 +86,8 @@ def _inside_of_a_transform(name: str, given: dict[str, PyTree], residuals: bool)
             more["Dfun"] = jit(jacfwd(f))
         if "x0" in taken:
             more["x0"] = np.array(x)
-        found = getattr(plain, name)(jit(f), **more)
+        with Told(progress, name) as told:
+            found = getattr(plain, name)(told.counted(jit(f)), **more)
         return _taken(name, found)
 
     if residuals:
@@ -99,6 +103,8 @@ _ALONE = """`scipy.optimize.{name}` with derivatives of where the minimum lies.
         {second}
         further, options: everything else as SciPy takes it; inside of transforms derivatives of
             `func` are fgrad's.
+        progress: whether to tell on stderr how often `func` was evaluated, or a function of that
+            number and None.
 
     Returns:
         What SciPy returns; inside of transforms {result}.
@@ -120,11 +126,18 @@ _SQUARE = "np.sum((x - p) ** 2)"
 def _minimiser(name: str, second: str, given: str, pick: str) -> Callable[..., PyTree]:
     """SciPy's minimiser of this name; `pick` is what a program writes to get the first unknown."""
 
-    def function(func: Function, x0: PyTree, *further: PyTree, **options: PyTree) -> PyTree:
+    def function(
+        func: Function,
+        x0: PyTree,
+        *further: PyTree,
+        progress: bool | Progress = False,
+        **options: PyTree,
+    ) -> PyTree:
         known = _given(name, (func, x0, *further), options)
         if not inside(list(known.values())):
-            return getattr(plain, name)(func, x0, *further, **options)
-        found = _inside_of_a_transform(name, known, name == "leastsq")
+            with Told(progress, name) as told:
+                return getattr(plain, name)(told.counted(func), x0, *further, **options)
+        found = _inside_of_a_transform(name, known, name == "leastsq", progress)
         if pick.startswith(".x"):
             return found
         if not pick.startswith("[0]["):
@@ -133,8 +146,14 @@ def _minimiser(name: str, second: str, given: str, pick: str) -> Callable[..., P
 
     if second is _BOX:
 
-        def boxed(func: Function, bounds: PyTree, *further: PyTree, **options: PyTree) -> PyTree:
-            return function(func, bounds, *further, **options)
+        def boxed(
+            func: Function,
+            bounds: PyTree,
+            *further: PyTree,
+            progress: bool | Progress = False,
+            **options: PyTree,
+        ) -> PyTree:
+            return function(func, bounds, *further, progress=progress, **options)
 
         made: Callable[..., PyTree] = boxed
     else:

@@ -19,6 +19,7 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.progress import Progress, Told
 from fgrad.ir.aval import Aval
 from fgrad.scipy._host import (
     arguments,
@@ -249,7 +250,12 @@ def newton(
 
 
 def vector_root(
-    fun: Function, x0: ArrayLike, args: PyTree, method: str, options: Options
+    fun: Function,
+    x0: ArrayLike,
+    args: PyTree,
+    method: str,
+    options: Options,
+    progress: bool | Progress = False,
 ) -> Solution:
     """`root` inside of a transform."""
     start, applied = floats(x0), _applied(fun, args)
@@ -265,7 +271,9 @@ def vector_root(
             return np.reshape(plain_f(np.reshape(v, like.shape).astype(like.dtype)), -1)
 
         jac = jacfwd(flat) if method in ("hybr", "lm") else None
-        found = plain.root(flat, np.reshape(x, -1), method=method, jac=jac, **options)
+        with Told(progress, "root") as told:
+            counted, begin = told.counted(flat), np.reshape(x, -1)
+            found = plain.root(counted, begin, method=method, jac=jac, **options)
         return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
 
     found, success = on_host(solver, (like, FLAG), residual, start, start)

@@ -15,6 +15,7 @@ from fgrad.scipy._constrained import (
     NonlinearConstraint,
 )
 from fgrad.scipy._either import refusal
+from fgrad.scipy._host import floats
 from fgrad.scipy._solvers import Box, Solution
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
@@ -35,8 +36,8 @@ class OverTree:
     """A function of trees like `x0` as one of vectors, and back."""
 
     def __init__(self, x0: PyTree) -> None:
-        self.like = x0
-        self.start, self.of = tree.ravel(x0)
+        self.like = tree.map(floats, x0)  # integers would cut off each step of the search
+        self.start, self.of = tree.ravel(self.like)
 
     def function(self, fun: Callable[..., R]) -> Callable[..., R]:
         """The function of a vector."""

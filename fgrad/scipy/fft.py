@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.dispatch import has_tracer
@@ -351,3 +351,6 @@ hfft2, ihfft2, hfftn, ihfftn = [_hermitian(n) for n in ("hfft2", "ihfft2", "hfft
 fftshift, ifftshift = _shifted("fftshift"), _shifted("ifftshift")
 fht, ifht = either(plain, _fht, "fht"), either(plain, _ifht, "ifht")
 fftn, ifftn, rfftn, irfftn = [_fourier(n) for n in ("fftn", "ifftn", "rfftn", "irfftn")]
+
+
+__dir__ = names_shown(__name__)

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 
 import fgrad.numpy as fnp
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.numpy.linalg_functions import linear_operands, matrices
 from fgrad.numpy.promote import as_operand
 from fgrad.ops import decompositions as dc
@@ -542,3 +542,6 @@ def matmul_toeplitz(
 
 
 solve_lyapunov = solve_continuous_lyapunov
+
+
+__dir__ = names_shown(__name__)

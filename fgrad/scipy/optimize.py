@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
+from fgrad.base.progress import Progress, Told
 from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import user_line
@@ -32,6 +33,7 @@ from fgrad.scipy._constrained import (
     NonlinearConstraint,
     minimum_within,
 )
+from fgrad.scipy._derivatives import products, value_and_gradient
 from fgrad.scipy._either import passed_on
 from fgrad.scipy._host import arguments, inside, part_of, refuse_options
 from fgrad.scipy._losses import robust
@@ -87,7 +89,6 @@ from fgrad.scipy._solvers import (
 from fgrad.scipy._trees import OverTree, is_tree, least_squares_of_tree
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
-from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.grad import grad, value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.typing import ArrayLike, PyTree
@@ -199,6 +200,8 @@ def minimize(
     hessp: Callable[..., PyTree] | None = None,
     bounds: Box | Pairs | None = None,
     constraints: Constraints = (),
+    *,
+    progress: bool | Progress = False,
     **options: PyTree,
 ) -> OptimizeResult | Solution | ConstrainedSolution:
     """`scipy.optimize.minimize` with gradient and Hessian of `fun`, traced and compiled.
@@ -213,6 +216,8 @@ def minimize(
             fgrad's.
         options: everything else as SciPy takes it (`tol`, `callback`, `options`, ...).
         bounds, constraints: as SciPy takes them.
+        progress: whether to tell on stderr how often `fun` was evaluated, or a function of that
+            number and None.
 
     Returns:
         SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`, with constraints also
@@ -235,35 +240,30 @@ def minimize(
         over = OverTree(x0)
         found = minimize(
             over.function(fun), over.start, args, method, bounds=over.bounds(bounds),
-            constraints=over.constraints(constraints), **options,
+            constraints=over.constraints(constraints), progress=progress, **options,
         )  # fmt: skip
         return over.result(found)
     value = part_of(fun, 0) if jac is True else fun
     if inside(x0, args, _parts(bounds), [_parts(c) for c in _listed(constraints)]):
-        return _traced_minimum(value, x0, args, method, bounds, constraints, options)
+        more = {**options, "progress": progress}
+        return _traced_minimum(value, x0, args, method, bounds, constraints, more)
     x, bounds = _start(x0), _as_plain(bounds)
     name = method.lower() if isinstance(method, str) else None
     function: PyTree = fun
     if jac is None and name not in WITHOUT_GRADIENT:
         both = jit(value_and_grad(fun))
-        function, jac = _value_and_gradient(both), True
+        function, jac = value_and_gradient(both), True
     if hess is None and hessp is None:
         if name in WITH_PRODUCTS:
-            hessp = _products(value)
+            hessp = products(value)
         elif name in WITH_HESSIAN:
             hess = jit(hessian(value))
-    return plain.minimize(
-        function if function is not fun else jit(fun),
-        x,
-        args=args,
-        method=method,
-        jac=jac,
-        hess=hess,
-        hessp=hessp,
-        bounds=bounds,
-        constraints=_constraints(constraints),
-        **options,
-    )
+    function = function if function is not fun else jit(fun)
+    with Told(progress, "minimize") as told:
+        return plain.minimize(
+            told.counted(function), x, args=args, method=method, jac=jac, hess=hess, hessp=hessp,
+            bounds=bounds, constraints=_constraints(constraints), **options,
+        )  # fmt: skip
 
 
 def _traced_minimum(
@@ -323,32 +323,14 @@ def _as_plain(x: PyTree) -> PyTree:
     return x
 
 
-def _value_and_gradient(both: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """SciPy wants a Python float and an array of its own."""
-
-    def function(x: np.ndarray, *args: PyTree) -> tuple[float, np.ndarray]:
-        value, gradient = both(x, *args)
-        return float(value), gradient
-
-    return function
-
-
-def _products(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """Products with the Hessian: the gradient, pushed forward."""
-
-    @jit
-    def hessp(x: np.ndarray, p: np.ndarray, *args: PyTree) -> np.ndarray:
-        return jvp(lambda x: grad(fun)(x, *args), (x,), (p.astype(x.dtype),))[1]
-
-    return hessp
-
-
 def root(
     fun: Callable[..., PyTree],
     x0: PyTree,
     args: PyTree = (),
     method: str = "hybr",
     jac: Derivative = None,
+    *,
+    progress: bool | Progress = False,
     **options: PyTree,
 ) -> OptimizeResult | Solution:
     """`scipy.optimize.root` with the Jacobian of `fun`, and with derivatives of the solution.
@@ -359,6 +341,7 @@ def root(
         x0: where to begin, shape (n,), or a tree of arrays; then `fun` takes and returns such
             trees, and `x` of the result is one.
         method, jac, options: as SciPy takes them; inside of transforms the Jacobian is fgrad's.
+        progress: as for `minimize`.
 
     Returns:
         SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`.
@@ -375,14 +358,16 @@ def root(
     if is_tree(x0):
         refuse_options("scipy.optimize.root of a tree", {"jac": jac})
         over = OverTree(x0)
-        return over.result(root(over.residuals(fun), over.start, args, method, **options))
+        more = {**options, "progress": progress}
+        return over.result(root(over.residuals(fun), over.start, args, method, **more))
     if inside(x0, args):
         value = part_of(fun, 0) if jac is True else fun
-        return _solvers.vector_root(value, x0, args, method, options)
+        return _solvers.vector_root(value, x0, args, method, options, progress)
     x = _start(x0)
     if jac is None and method in ("hybr", "lm"):
         jac = jit(jacfwd(fun))
-    return plain.root(jit(fun), x, args=args, method=method, jac=jac, **options)
+    with Told(progress, "root") as told:
+        return plain.root(told.counted(jit(fun)), x, args=args, method=method, jac=jac, **options)
 
 
 def least_squares(
@@ -392,6 +377,8 @@ def least_squares(
     bounds: PyTree = (-np.inf, np.inf),
     args: PyTree = (),
     kwargs: Mapping[str, PyTree] | None = None,
+    *,
+    progress: bool | Progress = False,
     **options: PyTree,
 ) -> OptimizeResult | Solution:
     """`scipy.optimize.least_squares` with the Jacobian of `fun`.
@@ -405,6 +392,7 @@ def least_squares(
         jac: your own Jacobian.
         bounds: the lowest and the highest values.
         args, kwargs: further arguments of `fun`.
+        progress: as for `minimize`.
         options: everything else as SciPy takes it (`method`, `loss`, ...).
 
     Example:
@@ -416,7 +404,8 @@ def least_squares(
     args, keywords = arguments(args), kwargs or {}
     if is_tree(x0):
         refuse_options("scipy.optimize.least_squares of a tree", {"jac": jac})
-        return least_squares_of_tree(least_squares, fun, x0, bounds, args, keywords, options)
+        more = {**options, "progress": progress}
+        return least_squares_of_tree(least_squares, fun, x0, bounds, args, keywords, more)
     if inside(x0, args, keywords):
         rho = robust(options.get("loss", "linear"), options.get("f_scale", 1.0))
 
@@ -426,7 +415,7 @@ def least_squares(
         def find(
             f: Function, x: Value, ends: tuple[ArrayLike, ArrayLike]
         ) -> OptimizeResult | Solution:
-            return least_squares(f, x, bounds=ends, **options)
+            return least_squares(f, x, bounds=ends, progress=progress, **options)
 
         def half(x: Value) -> Value:
             return 0.5 * np.sum(rho(residuals_of(x)))
@@ -438,9 +427,10 @@ def least_squares(
     if jac is None:
         residuals = np.size(compiled(x, *args, **keywords))
         jac = jit(jacrev(fun) if residuals < x.size else jacfwd(fun))
-    return plain.least_squares(
-        compiled, x, jac=jac, bounds=bounds, args=args, kwargs=keywords, **options
-    )
+    with Told(progress, "least_squares") as told:
+        return plain.least_squares(
+            told.counted(compiled), x, jac=jac, bounds=bounds, args=args, kwargs=keywords, **options
+        )
 
 
 def curve_fit(
@@ -449,6 +439,8 @@ def curve_fit(
     ydata: ArrayLike,
     p0: ArrayLike | None = None,
     jac: Derivative = None,
+    *,
+    progress: bool | Progress = False,
     **options: PyTree,
 ) -> tuple[Value, ...]:
     """`scipy.optimize.curve_fit` with the Jacobian of `f(xdata, *params)`.
@@ -458,6 +450,7 @@ def curve_fit(
         ydata: what was measured.
         p0: where to start; without it, ones.
         jac: your own Jacobian.
+        progress: as for `minimize`.
         options: everything else as SciPy takes it (`sigma`, `bounds`, ...).
 
     Example:
@@ -468,9 +461,10 @@ def curve_fit(
         array([2., 1.])
     """
     if inside(xdata, ydata, p0, list(options.values())):
-        return _fit(f, xdata, ydata, p0, **options)
+        return _fit(f, xdata, ydata, p0, progress=progress, **options)
     filled = jac if jac is not None else jit(_columns(f))
-    return plain.curve_fit(jit(f), xdata, ydata, p0=p0, jac=filled, **options)
+    with Told(progress, "curve_fit") as told:
+        return plain.curve_fit(told.counted(jit(f)), xdata, ydata, p0=p0, jac=filled, **options)
 
 
 def _fit(
@@ -592,3 +586,6 @@ def _as_float(function: Callable[..., PyTree]) -> Callable[..., float]:
 
 
 __getattr__ = passed_on(__name__, plain)
+
+
+__dir__ = names_shown(__name__)

@@ -86,6 +86,9 @@ class TraceTable(NamedTuple):
                 first, line = ("", ""), ""
         return cells
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         cells = [_HEAD, *self.rows()]
         widths = [max([len(row[k]) for row in cells]) for k in range(len(_HEAD))]

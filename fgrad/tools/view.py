@@ -73,6 +73,10 @@ class View:
         profile: the times of the steps, if these are to be shown.
     """
 
+    def __repr__(self) -> str:
+        count = len(self.program.eqns)
+        return f"<view of {self.program.name}: {count} equations; .save('program.svg')>"
+
     def __init__(
         self,
         program: Program,

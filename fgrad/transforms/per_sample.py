@@ -37,7 +37,7 @@ from fgrad.transforms.core.wrap import (
     writable_result,
 )
 from fgrad.transforms.grad import grad
-from fgrad.transforms.vmap import vmap
+from fgrad.transforms.vmap import no_axis, path_of, vmap
 from fgrad.typing import P, PyTree
 
 
@@ -179,11 +179,17 @@ def _batch(
     flat += [0] * (len(leaves) - len(flat))
     values = [as_value(x, f"an argument of {function_name(fun)}") for x in leaves]
     where = [k for k, a in enumerate(flat) if a is not None]
-    mapped = [_first(values[k], flat[k], fun) for k in where]
+    given_args = (rest, kwargs)
+    mapped = [_first(values[k], flat[k], k, given_args) for k in where]
     sizes = {x.shape[0] for x in mapped}
+    if not sizes:
+        raise BatchSizeError("per_sample_grad: no argument has a batched axis; see in_axes.")
     if len(sizes) != 1:
-        found = ", ".join(map(str, sorted(sizes))) or "none"
-        raise BatchSizeError(f"per_sample_grad: the sizes of the batched axes are {found}.")
+        rows = [
+            ("sizes", f"{x.shape[0]:>6}   {path_of(given_args, k)}")
+            for k, x in zip(where, mapped, strict=True)
+        ]
+        raise BatchSizeError("per_sample_grad: the batched axes have different sizes.", rows)
 
     def restore(params: Sequence[PyTree], examples: Sequence[Value]) -> tuple[PyTree, PyTree]:
         whole: list[Value] = list(values)
@@ -198,13 +204,10 @@ def _batch(
     return Batch(fun, params, mapped, sizes.pop(), restore, isinstance(argnums, int))
 
 
-def _first(x: Value, axis: int, fun: Callable[..., PyTree]) -> Value:
+def _first(x: Value, axis: int, position: int, args: Sequence[object]) -> Value:
     ndim = len(x.shape)
     if not -ndim <= axis < ndim:
-        raise BatchSizeError(
-            f"per_sample_grad: there is no axis {axis} in an argument of {function_name(fun)} of "
-            f"shape {tuple(x.shape)}."
-        )
+        raise no_axis("per_sample_grad", axis, x, path_of(args, position))
     return move_axis(x, axis % ndim, 0)
 
 

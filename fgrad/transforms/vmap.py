@@ -8,6 +8,7 @@ known.  Each recorded equation is then applied to the whole batch by its primiti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
@@ -345,14 +346,20 @@ def _normal_axis(axis: int | None, x: Value, position: int, args: Sequence[objec
         return None
     ndim = len(x.shape)
     if not -ndim <= axis < ndim:
-        raise BatchSizeError(
-            f"vmap: there is no axis {axis} in the argument {_path(args, position)}, "
-            f"which has shape {tuple(x.shape)}."
-        )
+        raise no_axis("vmap", axis, x, path_of(args, position))
     return int(axis) % ndim
 
 
-def _path(args: Sequence[object], position: int) -> str:
+def no_axis(what: str, axis: int, x: Value, path: str) -> BatchSizeError:
+    """The card for an argument that has no batched axis."""
+    rows = [("write", "in_axes=None for arguments that all examples share.")]
+    if re.search(r"\]\[\d+\]$", path):
+        rows.append(("write", "np.asarray(x) for a list of numbers, which is a tree."))
+    headline = f"{what}: there is no axis {axis} in the argument {path}, "
+    return BatchSizeError(headline + f"which has shape {tuple(x.shape)}.", rows)
+
+
+def path_of(args: Sequence[object], position: int) -> str:
     """A readable name of a leaf of (args, kwargs): `args[0]['w']`."""
     path = tree.paths(args)[position]
     return ("args" if path.startswith("[0]") else "kwargs") + path[3:]
@@ -376,7 +383,7 @@ def _batch_size(
         rows = [
             (
                 "sizes",
-                f"{n:>6}   {_path(args, i)}, axis {axes[i]} of shape {tuple(values[i].shape)}",
+                f"{n:>6}   {path_of(args, i)}, axis {axes[i]} of shape {tuple(values[i].shape)}",
             )
             for i, n in sizes.items()
         ]

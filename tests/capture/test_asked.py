@@ -51,6 +51,11 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
     "np.random.rand": lambda x: x * np.random.rand(),
     "random.random": lambda x: x * random.random(),
 }
+SEEDED: dict[str, Callable[[Any], Any]] = {
+    "default_rng(x)": lambda x: x * np.random.default_rng(x.astype(int)).normal(),
+    "RandomState(seed=x)": lambda x: x * np.random.RandomState(seed=x.astype(int)).normal(),
+    "PCG64(x)": lambda x: x * np.random.Generator(np.random.PCG64(x.astype(int))).normal(),
+}
 CLOCKS: dict[str, Callable[[Any], Any]] = {
     "time": lambda x: x + time.time(),
     "perf_counter": lambda x: x + time.perf_counter(),
@@ -68,11 +73,11 @@ ONCE: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("draw", [*DRAWS, *SEEDED])
 @pytest.mark.parametrize("transform", ONCE)
 def test_draws_for_many_calls_are_refused(transform: str, draw: str) -> None:
     with pytest.raises(RandomStateError) as caught:
-        ONCE[transform](DRAWS[draw])
+        ONCE[transform]({**DRAWS, **SEEDED}[draw])
     assert "test_asked.py" in str(caught.value)
 
 

@@ -68,3 +68,16 @@ def test_root_scalar(method: str | None) -> None:
 
 def test_other_names_are_those_of_scipy() -> None:
     assert so.milp is plain.milp
+
+
+@pytest.mark.parametrize(
+    "start",
+    [{"a": 1, "b": [2, 0]}, {"a": np.ones(1, np.int8)[0], "b": [True, 0]}, {"a": 1.0, "b": [0, 1]}],
+    ids=["integers", "a boolean", "some integers"],
+)
+def test_a_tree_of_integers_begins_a_search_among_floats(start: Any) -> None:
+    def bowl(t: Any) -> Any:
+        return (t["a"] - 0.5) ** 2 + (t["b"][0] + 1.25) ** 2 + (t["b"][1] - 2.5) ** 2
+
+    found = so.minimize(bowl, start).x
+    np.testing.assert_allclose([found["a"], *found["b"]], [0.5, -1.25, 2.5], rtol=1e-5)

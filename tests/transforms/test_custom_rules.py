@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -443,3 +444,12 @@ def test_gradient_reversal() -> None:
 
     reverse.defvjp(lambda x: (x, None), lambda _, ct: (-ct,))
     assert np.array_equal(fgrad.grad(lambda x: np.sum(reverse(x) * 2.0))(X), [-2.0, -2.0, -2.0])
+
+
+def test_an_error_in_bwd_says_what_bwd_gets() -> None:
+    f = fgrad.custom_vjp(lambda x, y: x * y)
+    f.defvjp(lambda x, y: (x * y, (x, y)), lambda ct, kept: (kept[1] * ct, kept[0] * ct))
+    with pytest.raises(IndexError) as caught:
+        fgrad.grad(f)(2.0, 3.0)
+    text = "".join(traceback.format_exception(caught.value))
+    assert "in bwd of the custom_vjp function <lambda>:  def bwd(residuals, cotangent)" in text

@@ -104,7 +104,7 @@ def test_cards(rng: np.random.Generator) -> None:
         fgrad.per_sample_grad(loss, clip=0.0)
     with pytest.raises(ArgumentError, match=r"chunk='many' is not a size"):
         fgrad.per_sample_grad(loss, chunk="many")(PARAMS, x, y)
-    with pytest.raises(BatchSizeError, match="are 6, 7"):
+    with pytest.raises(BatchSizeError, match=r"(?s)different.* 7   args\[1\].* 6   args\[2\]"):
         fgrad.per_sample_grad(loss)(PARAMS, x, y[1:])
 
 
@@ -191,5 +191,5 @@ def test_odd_batches(compiled: bool) -> None:
     for wrong in (np.array([1.0, 2.0]), "1", np.nan, 0):
         with pytest.raises(ArgumentError, match="must be positive"):
             run(loss, w, x, clip=wrong)
-    with pytest.raises(BatchSizeError, match="none"):
+    with pytest.raises(BatchSizeError, match="no argument has a batched axis"):
         run(loss, w, x, in_axes=None)

@@ -117,6 +117,9 @@ class Stages(NamedTuple):
         """
         return self.passes["build"].describe()
 
+    def __repr__(self) -> str:
+        return self.report()
+
     def __str__(self) -> str:
         return self.report() + "\n\n" + "\n".join(map(print_kernel, self.kernels))
 

@@ -68,6 +68,9 @@ class Profile(NamedTuple):
                 found[line] = found.get(line, 0.0) + step.seconds / len(step.lines)
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         total = self.seconds or 1.0
         rows = [f"{self.name}: {1e6 * self.seconds:,.1f} us in {len(self.steps)} steps", ""]

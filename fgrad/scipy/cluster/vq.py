@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.numpy.promote import as_operand, inexact, promote, user_line
 from fgrad.scipy._either import either, others
@@ -51,3 +51,6 @@ def _vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tupl
 
 
 vq = either(plain, _vq, "vq")
+
+
+__dir__ = names_shown(__name__)

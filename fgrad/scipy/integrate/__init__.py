@@ -17,7 +17,7 @@ Arguments:
 
 from __future__ import annotations
 
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.scipy._either import passed_on
 from fgrad.scipy.integrate.boundary_values import BvpSolution as BvpSolution, solve_bvp as solve_bvp
 from fgrad.scipy.integrate.cubatures import (
@@ -47,3 +47,6 @@ from fgrad.scipy.integrate.sampled import (
 )
 
 __getattr__ = passed_on(__name__, lazy_module("scipy.integrate"))
+
+
+__dir__ = names_shown(__name__)

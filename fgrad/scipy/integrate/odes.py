@@ -21,6 +21,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.progress import Progress
 from fgrad.errors import ArgumentError
 from fgrad.lax.loops import scan, while_loop
 from fgrad.numpy.dispatch import has_tracer
@@ -28,6 +29,7 @@ from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
 from fgrad.scipy._host import as_result, at_once, refuse_options, refuse_unknown
+from fgrad.scipy.integrate._progress import telling
 from fgrad.scipy.integrate.by_scipy import Method, event_times, solve_by_scipy
 from fgrad.scipy.integrate.complex_problems import (
     as_given,
@@ -277,6 +279,7 @@ def odeint(
     mxstep: int = 0,
     tfirst: bool = False,
     adjoint: bool = True,
+    progress: bool | Progress = False,
     **options: object,
 ) -> Value:
     """The solution of dy/dt = func(y, t, *args) at given times.
@@ -291,6 +294,8 @@ def odeint(
             with `adjoint=False`.
         adjoint: whether derivatives in reverse solve the adjoint equation.  If not, they go back
             through the steps, which takes memory for each, and forward mode is there too.
+        progress: whether to tell on stderr how far the time is, or a function of (time since the
+            beginning, all of it); the backward pass counts down.
         options: other options of SciPy's; inside of transforms those that guide its steps, such as
             `Dfun` and `h0`, mean nothing; `full_output`, `tcrit`, `hmax` and `hmin` are refused.
 
@@ -305,6 +310,7 @@ def odeint(
         (-0.367879, -0.367879)
     """
     args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    func = telling(func, progress, "odeint", t, 0 if tfirst else 1)
     if not _inside((y0, t, *tree.leaves(args))):
         return plain.odeint(
             func, y0, t, args, rtol=rtol, atol=atol, mxstep=mxstep, tfirst=tfirst, **options
@@ -350,6 +356,7 @@ def solve_ivp(
     rtol: float = 1e-3,
     atol: ArrayLike = 1e-6,
     adjoint: bool = True,
+    progress: bool | Progress = False,
     **options: PyTree,
 ) -> OptimizeResult | OdeSolution:
     """The solution of dy/dt = fun(t, y, *args), with SciPy's arguments.
@@ -366,7 +373,7 @@ def solve_ivp(
         events: functions `event(t, y, *args)` whose roots are wanted, with SciPy's attributes
             `terminal` and `direction`; their times and values have derivatives, and all values must
             be known.
-        args, rtol, atol, adjoint: as for `odeint`.
+        args, rtol, atol, adjoint, progress: as for `odeint`.
         vectorized, options: as SciPy takes them (`max_step`, `first_step`, ...); the Jacobian is
             fgrad's.
 
@@ -387,6 +394,7 @@ def solve_ivp(
         -0.367879
     """
     args = () if args is None else tuple(args)
+    fun = telling(fun, progress, "solve_ivp", t_span, 0)
     known = (y0, *tree.leaves(t_span), t_eval, *tree.leaves(args))
     if not _inside(known):
         return plain.solve_ivp(

@@ -10,6 +10,8 @@ docstring does not call them plain.
 
 from __future__ import annotations
 
+from fgrad.base.lazy_import import names_shown
+
 from fgrad.scipy._either import others
 from fgrad.scipy.interpolate.common import plain
 from fgrad.scipy.interpolate.fitpack import (
@@ -88,3 +90,6 @@ from fgrad.scipy.interpolate.univariate import (
 )
 
 __getattr__ = others(__name__, plain)
+
+
+__dir__ = names_shown(__name__)

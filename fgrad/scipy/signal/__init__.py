@@ -9,6 +9,8 @@ Names, arguments and values are SciPy's; what has no traced form raises a card.
 
 from __future__ import annotations
 
+from fgrad.base.lazy_import import names_shown
+
 from fgrad.scipy._either import others
 from fgrad.scipy.signal.common import plain
 from fgrad.scipy.signal.convolutions import (
@@ -100,3 +102,6 @@ from fgrad.scipy.signal.waves import (
 )
 
 __getattr__ = others(__name__, plain)
+
+
+__dir__ = names_shown(__name__)

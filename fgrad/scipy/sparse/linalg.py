@@ -18,7 +18,7 @@ import numpy as np
 
 import fgrad.numpy as fnp
 from fgrad import lax
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError
 from fgrad.numpy.at_indexing import at
@@ -335,3 +335,6 @@ def gmres(
     return _solved(
         "gmres", A, b, x0, M, _Settings(rtol, atol, maxiter, dimensions), _minimal_residuals
     )
+
+
+__dir__ = names_shown(__name__)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.scipy import special as sp
@@ -447,3 +447,6 @@ def directed_hausdorff(
     nearest = np.min(away, axis=1)
     row = np.argmax(nearest)
     return np.max(nearest), row, np.argmin(away, axis=1)[row]
+
+
+__dir__ = names_shown(__name__)

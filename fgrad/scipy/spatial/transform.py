@@ -18,7 +18,7 @@ import numpy as np
 
 from fgrad import random as keys
 from fgrad import tree
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import as_operand, convert, inexact, promote, user_line
@@ -447,3 +447,6 @@ class Slerp:
         part = np.where(inside, (t - starts) / (ends - starts), math.nan)
         turn = at(self.rotvecs)[k].get() * part[..., None]
         return self.rotations[k] * Rotation.from_rotvec(turn)
+
+
+__dir__ = names_shown(__name__)

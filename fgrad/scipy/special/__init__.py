@@ -11,6 +11,8 @@ Every other name of `scipy.special` is there too, and raises a card when it meet
 
 from __future__ import annotations
 
+from fgrad.base.lazy_import import names_shown
+
 import numpy as np
 
 from fgrad.scipy._either import others
@@ -69,3 +71,6 @@ def register() -> None:
 
 __getattr__ = others(__name__, plain)
 register()
+
+
+__dir__ = names_shown(__name__)

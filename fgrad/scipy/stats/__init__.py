@@ -21,7 +21,7 @@ Arguments:
 
 from __future__ import annotations
 
-from fgrad.base.lazy_import import lazy_module
+from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.scipy._either import passed_on
 from fgrad.scipy.stats.continuous import CONTINUOUS
 from fgrad.scipy.stats.discrete import DISCRETE
@@ -165,5 +165,4 @@ globals().update(FURTHER_DISCRETE)
 __getattr__ = passed_on(__name__, plain)
 
 
-def __dir__() -> list[str]:
-    return sorted(globals())
+__dir__ = names_shown(__name__)

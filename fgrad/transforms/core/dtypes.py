@@ -11,6 +11,7 @@ argument and the result are complex, and the derivative is f'(z).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -49,10 +50,19 @@ def check_argument(
         (
             *_used(),
             ("why", "the derivative with respect to an integer does not exist."),
-            ("write", "x = np.asarray(x, dtype=np.float64)       convert the argument"),
+            ("write", _converted(argument)),
             ("write", f"{what}(f, argnums=...)".ljust(42) + "differentiate another one"),
         ),
     )
+
+
+def _converted(argument: str) -> str:
+    """How to convert an argument: `the argument p['a'][0]` is part of the tree p."""
+    tree = re.match(r"the argument (\w+)[\[.]", argument)
+    if tree is None:
+        return "x = np.asarray(x, dtype=np.float64)       convert the argument"
+    name = tree[1]
+    return f"{name} = fgrad.tree.map(np.float64, {name})".ljust(42) + "convert all of it"
 
 
 def check_result(dtype: np.dtype, holomorphic: bool, fun: Callable[..., PyTree], what: str) -> None:

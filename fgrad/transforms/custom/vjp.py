@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, overload
 
 from fgrad import tree
+from fgrad.base.frames import add_note
 from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
@@ -358,7 +359,11 @@ class VjpRules(UserRules, ReverseRules):
         statics = [x for _, x in sorted(self.split.statics.items())]
         names = self._names(sorted(self.split.statics))
         takes = f"def bwd({names}{', ' * bool(names)}residuals, cotangent)"
-        return called(bwd, f"bwd of {self.name}", takes, *statics, residuals, ct)
+        try:
+            return called(bwd, f"bwd of {self.name}", takes, *statics, residuals, ct)
+        except Exception as error:
+            add_note(error, f"in bwd of the custom_vjp function {self.name}:  {takes}")
+            raise
 
     def _names(self, positions: Iterable[int]) -> str:
         return ", ".join([self.owner.parameter(k).strip("'") for k in positions])

@@ -1,0 +1,32 @@
+"""L7. Derivatives in the form in which SciPy's minimisers call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fgrad.compile.jit.jitted import jit
+from fgrad.transforms.core.linearize import jvp
+from fgrad.transforms.grad import grad
+from fgrad.typing import PyTree
+
+
+def value_and_gradient(both: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """SciPy wants a Python float and an array of its own."""
+
+    def function(x: np.ndarray, *args: PyTree) -> tuple[float, np.ndarray]:
+        value, gradient = both(x, *args)
+        return float(value), gradient
+
+    return function
+
+
+def products(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """Products with the Hessian: the gradient, pushed forward."""
+
+    @jit
+    def hessp(x: np.ndarray, p: np.ndarray, *args: PyTree) -> np.ndarray:
+        return jvp(lambda x: grad(fun)(x, *args), (x,), (p.astype(x.dtype),))[1]
+
+    return hessp
