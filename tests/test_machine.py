@@ -21,7 +21,7 @@ HARDWARE = re.compile(rf"\b({_WORDS})\b")
 ALLOWED = {
     "fgrad/compile/fuse/columns.py": ("LEAST_BYTES", "MOST_COLUMNS"),  # of a rule: what it gains
     "fgrad/compile/fuse/parts.py": ("NEAR_COST", "NEAR_PIECE"),  # of kernels, in operations
-    "fgrad/compile/host/program.py": ("TURNS",),  # what looking for signals costs
+    "fgrad/compile/host/interpreter.py": ("TURNS",),  # what looking for signals costs
     "fgrad/compile/llvm/interrupts.py": ("_STATES",),  # a format: the mask of XSAVE
     "fgrad/compile/passes/split_scatter.py": ("LEAST_PART",),  # of a rule, in updates
     "fgrad/compile/schedule/columns.py": ("LEAST_BYTES",),  # of a rule: what it gains
