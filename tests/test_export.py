@@ -16,7 +16,9 @@ from export_programs import PROGRAMS
 
 import fgrad
 import fgrad.scipy.special as special
+from fgrad.aot.operations import MODULES, PACKAGES
 from fgrad.errors import ArgumentError, ExportError
+from fgrad.ir.primitive import REGISTRY
 
 TRUST = pytest.mark.parametrize("trust", [False, True], ids=["compiled", "trusted"])
 CALLS = 12  # the first ones are Python's, the last ones native
@@ -250,6 +252,38 @@ def test_trusted_files_load_no_compiler(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+LOAD_ALL = """
+import pathlib, sys
+import numpy as np
+import fgrad
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.fgx")):
+    try:
+        fgrad.load(path)
+    except Exception as error:
+        print(path.name, error)
+"""
+
+
+def test_other_processes_know_all_operations(tmp_path: Path, rng: np.random.Generator) -> None:
+    """A fresh process has imported few of the modules that define primitives."""
+    for name, (f, make) in PROGRAMS.items():
+        fgrad.export(f, *make(rng), path=tmp_path / f"{name}.fgx", targets=())
+    for name, (f, args, _) in KINDS.items():
+        fgrad.export(f, *args, path=tmp_path / f"{name}.fgx", targets=())
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_ALL, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+
+
+def test_modules_of_operations_are_listed() -> None:
+    folders = tuple([f"{package}." for package in ("fgrad.ops", *PACKAGES)])
+    refused = "fgrad.transforms.custom.callback"
+    modules = {p.module for p in REGISTRY.values() if (p.module or "").startswith("fgrad.")}
+    homeless = [m for m in modules if m and not m.startswith(folders) and m not in MODULES]
+    assert [m for m in homeless if m != refused] == []
 
 
 def test_missing_file() -> None:

@@ -28,6 +28,7 @@ from fgrad.typing import PyTree
 
 MAGIC = b"\x93FGRAD\r\n"
 FORMAT = 1
+ALIGNMENT = 64  # of sections, and of the memory that machine code is given
 HEAD = struct.Struct("<8sII32s")
 _BY_STR = {dtype.str: dtype for dtype in DTYPES.values()}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -25,19 +25,21 @@ from fgrad.trace import Tracer
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from fgrad.aot import native, parsing, trusted
     from fgrad.compile.jit import call as calls
+
+    class Executable(Protocol):
+        """What runs a program on contiguous arrays."""
+
+        def __call__(self, args: Sequence[np.ndarray], /) -> Sequence[object]: ...
+
 else:
     calls = lazy_module("fgrad.compile.jit.call")
     native = lazy_module("fgrad.aot.native")
     parsing = lazy_module("fgrad.aot.parsing")
     trusted = lazy_module("fgrad.aot.trusted")
-
-
-class Executable(Protocol):
-    """What runs a program on contiguous arrays."""
-
-    def __call__(self, args: Sequence[np.ndarray], /) -> Sequence[object]: ...
 
 
 def load(path: str | os.PathLike[str], trust: bool = False) -> Loaded:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import fgrad.lax as _lax
-import fgrad.nn as _nn
-import fgrad.random as _random
 from fgrad.aot.files import File
 from fgrad.aot.located import locate
+from fgrad.aot.operations import import_operations
 from fgrad.errors import CheckError, FgradError
 from fgrad.ir.aval import Aval
 from fgrad.ir.check import check_program
@@ -16,7 +14,6 @@ from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program
 from fgrad.ir.walk import communicates, subprograms
 
-LIBRARIES = (_lax, _nn, _random)  # which define primitives
 MOST_BYTES = 1 << 46  # of one array in a program
 
 
@@ -35,7 +32,9 @@ def program_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) 
         file.refuse("it has no such constant")
     constants = [file.array(arrays[k]) for k in places]
     try:
-        program = parse_program(data.decode("ascii"), constants)
+        text = data.decode("ascii")
+        import_operations(text)
+        program = parse_program(text, constants)
         locate(program, file.path)
         check_program(program, "load")
     except CheckError as error:

@@ -19,8 +19,8 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.native import runs_long
 from fgrad.compile.jit.entries import Entry
 from fgrad.compile.jit.jitted import Jitted, jit
+from fgrad.compile.llvm.processor import processor
 from fgrad.compile.llvm.runtime import target
-from fgrad.compile.llvm.target import processor
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.errors import ExportError
 from fgrad.ir.primitive import Opaque

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fgrad.aot.files import File
+from fgrad.aot.files import ALIGNMENT, File
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.llvm.interrupts import CELLS, SIGNALS
 from fgrad.compile.llvm.loader import Code, load
-from fgrad.compile.llvm.target import processor
+from fgrad.compile.llvm.processor import processor
 from fgrad.ir.aval import Aval
 
 if TYPE_CHECKING:
@@ -110,8 +109,8 @@ class TrustedExecutable:
     def __call__(self, args: Sequence[np.ndarray]) -> list[np.ndarray | np.generic]:
         """The results: fresh arrays; rank-0 ones as NumPy scalars."""
         outs = [np.empty(a.shape, a.dtype) for a in self.out_avals]
-        arena = np.empty(self.arena_bytes + LINE_BYTES, np.uint8)
-        start = -(-arena.ctypes.data // LINE_BYTES) * LINE_BYTES
+        arena = np.empty(self.arena_bytes + ALIGNMENT, np.uint8)
+        start = -(-arena.ctypes.data // ALIGNMENT) * ALIGNMENT
         pointers = [x.ctypes.data for x in args]
         pointers += self.const_pointers
         pointers += [x.ctypes.data for x in outs]

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.aot.files import FORMAT, HEAD, MAGIC
+from fgrad.aot.files import ALIGNMENT, FORMAT, HEAD, MAGIC
 from fgrad.base.digest import digest
 from fgrad.ir.aval import Aval
 from fgrad.typing import PyTree
-
-_ALIGNMENT = 64
 
 
 class Writer:
@@ -31,7 +29,7 @@ class Writer:
     def section(self, data: bytes) -> list[int]:
         """Add bytes; their place."""
         place = [self.size, len(data)]
-        padded = data + bytes(-len(data) % _ALIGNMENT)
+        padded = data + bytes(-len(data) % ALIGNMENT)
         self.parts.append(padded)
         self.size += len(padded)
         return place
@@ -50,7 +48,7 @@ class Writer:
 def write(path: str, head: dict[str, Any], writer: Writer) -> int:
     """Write a file in one step, so that no reader sees half of it; the bytes written."""
     text = json.dumps({**head, "arrays": writer.arrays}, separators=(",", ":")).encode()
-    text += b" " * (-(HEAD.size + len(text)) % _ALIGNMENT)
+    text += b" " * (-(HEAD.size + len(text)) % ALIGNMENT)
     rest = b"".join([text, *writer.parts])
     data = HEAD.pack(MAGIC, FORMAT, len(text), bytes.fromhex(digest(rest))) + rest
     folder = os.path.dirname(os.path.abspath(path))

@@ -180,12 +180,16 @@ def _inner_last(blocks: list[list[str]]) -> list[list[str]]:
     """Blocks so ordered that each comes before all that it mentions."""
     label = {_head(block[0])[1] or "@0": block for block in blocks}
     order: dict[str, None] = {}
+    opened: set[str] = set()
     pending = [("@0", False)]
     while pending:
         name, done = pending.pop()
         if done:
             order.setdefault(name)
         elif name not in order:
+            if name in opened:
+                raise ValueError(f"program {name} is part of itself")
+            opened.add(name)
             pending.append((name, True))
             pending += [(m, False) for line in label[name][1:] for m in re.findall(r"@\d+", line)]
     return [label[name] for name in reversed(order)]

@@ -88,3 +88,13 @@ def test_different_programs_are_not_equal(other: str) -> None:
 def test_bad_lines_are_named(line: str) -> None:
     with pytest.raises(ValueError):
         parse_program(TEXT.replace("d: f64[2,3] = mul a 2.0", line))
+
+
+@pytest.mark.parametrize("inner", ["call[program=@1 name='g'] a", "call[program=@0 name='g'] a"])
+def test_programs_that_are_part_of_themselves_are_refused(inner: str) -> None:
+    text = (
+        "program f(a: f64[2]) -> (f64[2]):\n  b: f64[2] = call[program=@1 name='g'] a\n  return b\n"
+        f"program @1 g(a: f64[2]) -> (f64[2]):\n  b: f64[2] = {inner}\n  return b\n"
+    )
+    with pytest.raises(ValueError, match="part of itself"):
+        parse_program(text)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.llvm.levels import selected
+from fgrad.compile.llvm.processor import processor
 from fgrad.compile.llvm.store import DiskStore
 from fgrad.compile.llvm.text import Target
 
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
     from fgrad.compile.llvm import generator
 else:
     generator = lazy_module("fgrad.compile.llvm.generator")
-_DESCRIBES = {
-    "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
-    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features",
-}  # fmt: skip
-_PROCESSOR_BYTES = 1 << 14  # the description of the first processor
 
 
 def process_target(store: DiskStore | None) -> Target:
@@ -64,14 +60,3 @@ def version_in(package: str, file: str) -> str:
         with contextlib.suppress(FileNotFoundError), open(os.path.join(place, file), "rb") as text:
             return digest(text.read())
     return ""
-
-
-def processor() -> str:
-    """How the system describes the first processor, without what changes from time to time."""
-    try:
-        with open("/proc/cpuinfo", "rb") as file:
-            text = file.read(_PROCESSOR_BYTES).decode(errors="replace").partition("\n\n")[0]
-    except OSError:
-        return ""
-    lines = [line for line in text.split("\n") if line.partition(":")[0].strip() in _DESCRIBES]
-    return "\n".join(lines)

@@ -1,0 +1,113 @@
+"""Exported programs: sizes of files, times to load and to call, against `jit`.
+
+    python benchmarks/exported.py
+
+Load times are CPU milliseconds of a process that has imported fgrad, which other processes disturb
+less than wall time; `import` is that of `import fgrad` beyond `import numpy`.  A ratio of calls is
+the median of A B A B in one process, `jit` the denominator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from export_programs import PROGRAMS
+
+import fgrad
+
+LOAD = """import sys, time
+import numpy
+a = time.process_time()
+import fgrad
+b = time.process_time()
+f = fgrad.load(sys.argv[1], trust=sys.argv[2] == "1")
+c = time.process_time()
+print(1e3 * (b - a), 1e3 * (c - b))
+"""
+ROUNDS = 15
+
+
+def loaded_ms(path: str, trust: bool, cache: bool) -> tuple[float, float]:
+    """The times of the import and of `load`: the least of several processes."""
+    found = []
+    environment = {**os.environ, "FGRAD_CACHE": str(int(cache))}
+    for _ in range(7 if trust else 3):
+        command = [sys.executable, "-c", LOAD, path, str(int(trust))]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        found.append([float(x) for x in done.stdout.split()])
+    return min(x for x, _ in found), min(x for _, x in found)
+
+
+def seconds(f: Any, args: Any, calls: int) -> float:
+    """The time of a call."""
+    start = time.perf_counter()
+    for _ in range(calls):
+        f(*args)
+    return (time.perf_counter() - start) / calls
+
+
+def ratios(path: str, jitted: Any, args: Any) -> tuple[float, float, float]:
+    """Microseconds of `jit`, and the times of both loaded forms over it."""
+    forms = [jitted, fgrad.load(path, trust=True), fgrad.load(path)]
+    for f in forms:
+        for _ in range(12):
+            f(*args)
+    calls = max(1, int(2e-3 / seconds(jitted, args, 10)))
+    times = [[seconds(f, args, calls) for f in forms] for _ in range(ROUNDS)]
+    over = [statistics.median([t[k] / t[0] for t in times]) for k in (1, 2)]
+    return 1e6 * min(t[0] for t in times), over[0], over[1]
+
+
+def bits(a: Any, b: Any) -> bool:
+    """Whether two trees have the same bits."""
+    pairs = zip(fgrad.tree.leaves(a), fgrad.tree.leaves(b), strict=True)
+    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
+
+
+def row(name: str, folder: str) -> dict[str, Any]:
+    """The figures of a program."""
+    f, make = PROGRAMS[name]
+    args = make(np.random.default_rng(0))
+    jitted = fgrad.jit(f)
+    expected = jitted(*args)
+    path = os.path.join(folder, name)
+    size = fgrad.export(jitted, *args, path=path)
+    small = fgrad.export(jitted, *args, path=path + ".text", targets=())
+    start = time.process_time()
+    fgrad.export_c(jitted, *args, path=path, name=name)
+    written = 1e3 * (time.process_time() - start)
+    imported, trusted = loaded_ms(path, True, cache=True)
+    _, compiled = loaded_ms(path, False, cache=False)
+    us, fast, slow = ratios(path, jitted, args)
+    same = [bits(fgrad.load(path, trust=t)(*args), expected) for t in (True, False)]
+    return {
+        "program": name, "bytes": size, "without code": small,
+        "object": os.path.getsize(path + ".o"), "import": imported, "trusted ms": trusted,
+        "compiled ms": compiled, "bits": all(same), "jit us": us, "trusted": fast, "compiled": slow,
+        "export_c ms": written,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Print a row for each program."""
+    print(f"load of the machine: {os.getloadavg()}")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in PROGRAMS:
+            found = row(name, folder)
+            shown = {k: round(v, 3) if isinstance(v, float) else v for k, v in found.items()}
+            print(json.dumps(shown), flush=True)
+
+
+if __name__ == "__main__":
+    main()
