@@ -4,7 +4,7 @@
 
 Load times are CPU milliseconds of a process that has imported fgrad, which other processes disturb
 less than wall time; `import` is that of `import fgrad` beyond `import numpy`.  A ratio of calls is
-the median of A B A B in one process, `jit` the denominator.
+the median of A B C A B C in one process, in CPU time of the thread, `jit` the denominator.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def loaded_ms(path: str, trust: bool, cache: bool) -> tuple[float, float]:
 
 def seconds(f: Any, args: Any, calls: int) -> float:
     """The time of a call."""
-    start = time.perf_counter()
+    start = time.thread_time()
     for _ in range(calls):
         f(*args)
-    return (time.perf_counter() - start) / calls
+    return (time.thread_time() - start) / calls
 
 
 def ratios(path: str, jitted: Any, args: Any) -> tuple[float, float, float]:
@@ -63,7 +63,7 @@ def ratios(path: str, jitted: Any, args: Any) -> tuple[float, float, float]:
     for f in forms:
         for _ in range(12):
             f(*args)
-    calls = max(1, int(2e-3 / seconds(jitted, args, 10)))
+    calls = max(1, int(2e-3 / seconds(jitted, args, 100)))
     times = [[seconds(f, args, calls) for f in forms] for _ in range(ROUNDS)]
     over = [statistics.median([t[k] / t[0] for t in times]) for k in (1, 2)]
     return 1e6 * min(t[0] for t in times), over[0], over[1]

@@ -270,6 +270,7 @@ def run(count: int, show: bool = False) -> collections.Counter[str]:
             size = min(EACH, count - seed * EACH)
             command = [sys.executable, __file__, "work", folder, str(seed), str(size)]
             environment = {**os.environ, "FGRAD_CACHE": "0", "FGRAD_CHECK": "0"}
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
             start = time.perf_counter()
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=900, env=environment, check=False

@@ -16,6 +16,7 @@ from export_programs import PROGRAMS
 
 import fgrad
 import fgrad.scipy.special as special
+from fgrad.aot.json_text import parsed
 from fgrad.aot.operations import MODULES, PACKAGES
 from fgrad.errors import ArgumentError, ExportError
 from fgrad.ir.primitive import REGISTRY
@@ -284,6 +285,44 @@ def test_modules_of_operations_are_listed() -> None:
     modules = {p.module for p in REGISTRY.values() if (p.module or "").startswith("fgrad.")}
     homeless = [m for m in modules if m and not m.startswith(folders) and m not in MODULES]
     assert [m for m in homeless if m != refused] == []
+
+
+JSON = [
+    "",
+    "{",
+    "[1]x",
+    "NaN",
+    "[" * 100_000,
+    '{"a":1}}',
+    '"a',
+    "[1,",
+    "{1:2}",
+    "nul",
+    "\x00",
+    " 1",
+]
+
+
+@pytest.mark.parametrize("text", JSON, ids=[f"case {k}" for k in range(len(JSON))])
+def test_what_is_no_json(text: str) -> None:
+    """In a process without the package `json`, which defines the scanner's error."""
+    code = (
+        "import sys\n"
+        "from fgrad.aot.json_text import parsed\n"
+        "assert 'json' not in sys.modules\n"
+        "try:\n    parsed(sys.stdin.read())\n"
+        "except (ValueError, RecursionError):\n    print('refused')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=text, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "refused\n"
+
+
+def test_json_is_read() -> None:
+    assert parsed('{"a":[1,2.5,-3,null,true,"x"],"b":{}}  ') == {
+        "a": [1, 2.5, -3, None, True, "x"], "b": {}
+    }  # fmt: skip
 
 
 def test_missing_file() -> None:

@@ -13,13 +13,13 @@ code, which only `load(path, trust=True)` looks at.
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 from typing import Any, NoReturn
 
 import numpy as np
 
+from fgrad.aot.json_text import parsed
 from fgrad.base.digest import digest
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ExportError
@@ -110,7 +110,7 @@ def read(path: str) -> File:
     if size > len(rest) or bytes.fromhex(digest(rest)) != known:
         raise damaged(path, "its contents are not what was written")
     try:
-        head = json.loads(bytes(rest[:size]))
+        head = parsed(str(rest[:size], "utf-8"))
     except (ValueError, RecursionError) as error:
         raise damaged(path, f"its head cannot be read: {type(error).__name__}") from None
     if type(head) is not dict:

@@ -17,6 +17,7 @@ import numpy as np
 
 from fgrad.aot.files import File, avals_of, damaged, read
 from fgrad.aot.trees import check_spec, leaves_of, made
+from fgrad.aot.trusted import code_of
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ExportError, FgradError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval
@@ -27,7 +28,7 @@ from fgrad.typing import PyTree
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from fgrad.aot import native, parsing, trusted
+    from fgrad.aot import native, parsing
     from fgrad.compile.jit import call as calls
 
     class Executable(Protocol):
@@ -39,7 +40,6 @@ else:
     calls = lazy_module("fgrad.compile.jit.call")
     native = lazy_module("fgrad.aot.native")
     parsing = lazy_module("fgrad.aot.parsing")
-    trusted = lazy_module("fgrad.aot.trusted")
 
 
 def load(path: str | os.PathLike[str], trust: bool = False) -> Loaded:
@@ -92,7 +92,7 @@ class Loaded:
         self._program: Program | None = None
         self._fast: Any = None  # what makes calls natively
         self._next: Any = None  # the same, until it has learnt to
-        found = trusted.code_of(file, self._in_avals, self._out_avals) if trust else None
+        found = code_of(file, self._in_avals, self._out_avals) if trust else None
         self.is_native = found is not None
         self.executable: Executable = self._compiled() if found is None else found
 
