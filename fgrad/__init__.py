@@ -61,6 +61,8 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.compile.jit.jitted import jit
     from fgrad.compile.jit.profile import profile
     from fgrad.compile.jit.texts import explain_retrace
+    from fgrad.interchange.onnx import onnx
+    from fgrad.interchange.stablehlo import stablehlo
     from fgrad.lower_cuda.device.array import DeviceArray, block_until_ready, device_get, device_put
     from fgrad.tools.trace_table import trace_table
     from fgrad.tools.view import view
@@ -120,12 +122,14 @@ _LAZY = {
     "linearize": "fgrad.transforms.core.linearize",
     "load": "fgrad.aot.load",
     "make_program": "fgrad.compile.jit.inspect",
+    "onnx": "fgrad.interchange.onnx",
     "per_sample_grad": "fgrad.transforms.per_sample",
     "primitive": "fgrad.transforms.custom.primitive",
     "profile": "fgrad.compile.jit.profile",
     "pure_callback": "fgrad.transforms.custom.callback",
     "remat": "fgrad.transforms.checkpoint.checkpoint",
     "sequential_vmap": "fgrad.transforms.custom.vmap",
+    "stablehlo": "fgrad.interchange.stablehlo",
     "tag": "fgrad.transforms.hooks",
     "tap": "fgrad.transforms.hooks",
     "trace_table": "fgrad.tools.trace_table",
@@ -221,12 +225,14 @@ __all__ = [
     "load",
     "make_program",
     "numpy",
+    "onnx",
     "per_sample_grad",
     "primitive",
     "profile",
     "pure_callback",
     "remat",
     "sequential_vmap",
+    "stablehlo",
     "stop_gradient",
     "tag",
     "tap",

@@ -268,6 +268,10 @@ class UnsupportedDeviceError(FgradError, TypeError, NotImplementedError):
     """An operation has no GPU implementation."""
 
 
+class UnsupportedFormatError(FgradError, TypeError, NotImplementedError):
+    """A text or file format has no form of an operation."""
+
+
 class DeviceMemoryError(FgradError, MemoryError):
     """The GPU is out of memory."""
 

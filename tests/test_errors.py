@@ -451,6 +451,24 @@ def export_of_fourier_transforms_to_c() -> Any:
     return fgrad.export_c(lambda x: np.fft.fft(x), X, path="nowhere")
 
 
+def check_in_a_format_without_errors() -> Any:
+    def power(n: Any, k: Any) -> Any:
+        return n**k
+
+    return fgrad.stablehlo(power)(np.arange(3), np.arange(3))
+
+
+def operation_that_a_format_has_not() -> Any:
+    def inverse(x: Any) -> Any:
+        return np.linalg.inv(x)
+
+    return fgrad.onnx(inverse, np.eye(2))
+
+
+def numbers_that_a_format_has_not() -> Any:
+    return fgrad.onnx(np.sin, X + 1j)
+
+
 CASES = [
     value
     for name, value in list(globals().items())

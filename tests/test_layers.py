@@ -22,6 +22,7 @@ LAYERS = {
     "checkpoint_policies": 7, "sparse": 7,
     "lax": 7, "random": 7, "nn": 7, "optim": 7, "scipy": 7, "testing": 7, "tools": 7, "debug": 7,
     "interop": 7, "distributed": 7, "parallel": 7, "aot": 7,
+    "interchange": 7,
     "command": 8, "__main__": 8,
 }  # fmt: skip
 

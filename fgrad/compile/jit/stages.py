@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fgrad.compile.jit.jitted import Jitted
 
 
-def _stand_in(x: object) -> object:
+def stand_in(x: object) -> object:
     """An array of a shape and a dtype that takes no memory."""
     if not isinstance(x, ShapeDtype):
         return x
@@ -203,7 +203,7 @@ def _differ(found: str, wanted: str) -> ArgumentError:
 def lowered(jitted: Jitted, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> Lowered:
     """A jitted function traced for arguments, of which some may be `ShapeDtype`s; it is kept as if
     it had been called."""
-    plain, named = tree.map(_stand_in, (args, kwargs))
+    plain, named = tree.map(stand_in, (args, kwargs))
     entry = jitted.traced_call(plain, named, None).entry
     return Lowered(jitted, Given(plain, named), entry)
 

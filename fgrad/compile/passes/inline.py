@@ -7,7 +7,8 @@ and loops lose the roles that they have in derivatives: later passes change thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from fgrad.compile.passes import compositions
 from fgrad.ir.primitive import Primitive
@@ -17,11 +18,14 @@ from fgrad.ir.walk import resolve_atom, resolve_operands
 from fgrad.ops.collectives import entered_p
 from fgrad.transforms.checkpoint.names import NAME as checkpoint_name_p
 
-EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
+Expansions: TypeAlias = "Mapping[Primitive, Callable[[Eqn], Program | None]]"
+
+# Of primitives that later passes do not know.
+IDENTITIES: dict[Primitive, Callable[[Eqn], Program | None]] = {
     checkpoint_name_p: lambda eqn: _identity(eqn),
     entered_p: lambda eqn: _identity(eqn),
-    **compositions.EXPANSIONS,
 }
+EXPANSIONS: Expansions = {**IDENTITIES, **compositions.EXPANSIONS}
 
 
 def _identity(eqn: Eqn) -> Program:
@@ -30,9 +34,10 @@ def _identity(eqn: Eqn) -> Program:
     return Program("identity", (x,), (), (), (x,), "inline")
 
 
-def inline_calls(program: Program) -> Program:
-    """The program with every nested call and composition replaced by its equations."""
-    if not any([_is_expanded(eqn.prim) or _has_role(eqn) for eqn in program.eqns]):
+def inline_calls(program: Program, expansions: Expansions = EXPANSIONS) -> Program:
+    """The program with every nested call and composition replaced by its equations; `expansions`
+    are what a primitive is composed of, for who reads the result."""
+    if not any([_is_expanded(eqn.prim, expansions) or _has_role(eqn) for eqn in program.eqns]):
         return program
     eqns: list[Eqn] = []
     consts = list(program.consts)
@@ -49,7 +54,7 @@ def inline_calls(program: Program) -> Program:
             if call is not None:
                 outs = [resolve_atom(a, env) for a in results]
                 outer.update(zip(call.outputs, outs, strict=True))
-        elif (body := _expansion(eqn)) is not None:
+        elif (body := _expansion(eqn, expansions)) is not None:
             actual = [resolve_atom(a, env) for a in eqn.inputs]
             inner: dict[Var, Atom] = dict(zip(body.inputs, actual, strict=True))
             for var, array in body.consts:
@@ -70,20 +75,20 @@ def inline_calls(program: Program) -> Program:
     )
 
 
-def _is_expanded(prim: Primitive) -> bool:
-    return prim.holds is Holds.CALL or prim in EXPANSIONS or prim.composition is not None
+def _is_expanded(prim: Primitive, expansions: Expansions) -> bool:
+    return prim.holds is Holds.CALL or prim in expansions or prim.composition is not None
 
 
 def _has_role(eqn: Eqn) -> bool:
     return eqn.prim.holds is Holds.LOOP and eqn.params.get("role") is not None
 
 
-def _expansion(eqn: Eqn) -> Program | None:
+def _expansion(eqn: Eqn, expansions: Expansions) -> Program | None:
     if eqn.prim.holds is Holds.CALL:
         return eqn.params["program"]
     if eqn.prim.composition is not None:
         return eqn.prim.composition([a.aval for a in eqn.inputs], **eqn.params)
-    expand = EXPANSIONS.get(eqn.prim)
+    expand = expansions.get(eqn.prim)
     return None if expand is None else expand(eqn)
 
 

@@ -1,0 +1,1 @@
+"""L7. Programs as texts and files that other compilers and runtimes read: StableHLO and ONNX."""
