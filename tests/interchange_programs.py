@@ -1,4 +1,4 @@
-"""Programs for other formats: models, their gradients, loops, indices, and what jax has of its own."""
+"""Programs for other formats: models, their gradients, loops, indices."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _rnn(w: Any, u: Any, h: Any, xs: Any) -> Any:
 def _captured_sum(x: Any) -> Any:
     total = 0.0
     for i in range(len(x)):
-        if x[i] > 0:
+        if x[i] > 0:  # noqa: SIM108
             total = total + np.sin(x[i]) * (1 + total)
         else:
             total = total - x[i] ** 2
