@@ -25,9 +25,9 @@ from fgrad.capture.identity import id_
 from fgrad.capture.listed import LISTED
 from fgrad.capture.rounding import round_
 from fgrad.capture.values import PYTHON_NUMBERS, is_unknown, is_weak
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, UnsupportedNumpyError
 from fgrad.numpy.masked import UnknownSize
-from fgrad.numpy.promote import weakened
+from fgrad.numpy.promote import user_line, weakened
 from fgrad.numpy.python_numbers import has_value, in_domain, whole
 from fgrad.ops import erf_gamma
 from fgrad.trace import Tracer, concrete, innermost
@@ -466,6 +466,21 @@ def ndarray_(shape: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
     return fnp.empty(shape, dtype)
 
 
+def nditer_(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """`np.nditer`, which puts an error of its own in place of a traced array's card."""
+    if has_tracer(op if isinstance(op, (list, tuple)) else (op,)):
+        raise UnsupportedNumpyError(
+            "np.nditer does not take traced arrays.",
+            (
+                *user_line(),
+                ("why", "it walks over memory, and a traced array has none."),
+                ("write", "for v in x.ravel():"),
+                ("write", "for i in np.ndindex(x.shape):      x[i]"),
+            ),
+        )
+    return np.nditer(op, *args, **kwargs)
+
+
 def _table() -> dict[object, Function]:
     table: dict[object, Function] = {
         range: iteration.range_, enumerate: iteration.enumerate_, zip: iteration.zip_,
@@ -474,7 +489,7 @@ def _table() -> dict[object, Function]:
         sorted: sorted_, any: any_,
         all: all_, isinstance: isinstance_, print: print_, list: list_, dict: dict_,
         id: id_, len: len_, np.isscalar: isscalar_, type: type_, round: round_,
-        np.ndarray: ndarray_,
+        np.ndarray: ndarray_, np.nditer: nditer_, np.ndenumerate: _values("ndenumerate"),
     }  # fmt: skip
     table |= {getattr(np, name): _buffer(name) for name in BUFFERS}
     table |= {getattr(np, name): _values(name) for name in FROM_VALUES}

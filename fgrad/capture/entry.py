@@ -42,7 +42,7 @@ _MADE = frozenset({
     "array", "arange", "asarray", "copy", "empty", "empty_like", "eye", "float16", "float32",
     "float64", "full", "full_like", "identity", "int16", "int32", "int64", "int8", "linspace",
     "ndarray", "ones", "ones_like", "zeros", "zeros_like", "bool_", "complex64", "complex128",
-    "uint8", "uint16", "uint32", "uint64",
+    "uint8", "uint16", "uint32", "uint64", "nditer", "ndenumerate",
 })  # fmt: skip
 _PLACES = ("ndarray", "", "linalg", "fft")  # of NumPy, whose attributes are left alone
 _MOST_ITEMS = 64  # of a container that is looked through

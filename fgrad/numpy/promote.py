@@ -107,9 +107,13 @@ def fresh(x: Value) -> Value:
 
 
 def stack_nested(xs: ArrayLike, dtype: np.dtype | None = None) -> Value:
-    """`np.array` of nested lists that hold tracers."""
+    """`np.array` of nested lists that hold tracers; numbers of Python's are of int64 or float64
+    there, and do not yield to others."""
     if not isinstance(xs, (list, tuple)):
-        return as_operand(xs) if dtype is None else stored(xs, dtype)
+        if dtype is not None:
+            return stored(xs, dtype)
+        x = as_operand(xs)
+        return strong(x) if isinstance(x, Tracer) else np.asarray(x)[()]
     parts = [stack_nested(x, dtype) for x in xs]
     parts = promote(parts) if dtype is None else parts
     shapes = {np.shape(x) for x in parts}

@@ -130,3 +130,27 @@ def test_signed_and_unsigned_compare_exactly() -> None:
     for fun in (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal):
         _both(fun, [x, y])
         _both(fun, [y, x])
+
+
+LISTS: dict[str, Callable[[Any], Any]] = {
+    "a number and a float": lambda x: np.asarray([x[0], 1.0]),
+    "a number and an integer": lambda x: np.array([x[0], 1]),
+    "a float first": lambda x: np.array([0.5, x[1], x[0]]),
+    "a truth value": lambda x: np.array([x[0], True]),
+    "rows": lambda x: np.array([[x[0], 1], [2, x[1]]]),
+    "rows and arrays": lambda x: np.array([x[:2], [1, 2]]),
+    "a NumPy number": lambda x: np.array([x[0], np.float32(2), np.int8(1)]),
+    "an operand": lambda x: np.add(x[:2], [x[0], 1]),
+    "a sum": lambda x: np.sum([x[0], 1.0]),
+    "a part": lambda x: np.concatenate([x, [x[0], 2]]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i4", "i8", "f2", "f4", "f8", "c8"])
+@pytest.mark.parametrize("name", LISTS)
+def test_numbers_of_python_in_lists_do_not_yield(name: str, dtype: str) -> None:
+    """`np.array([np.float32(1), 1.0])` is of float64, where `np.float32(1) + 1.0` is float32."""
+    x, fun = np.array([1, 0, 1]).astype(dtype), LISTS[name]
+    expected = fun(x)
+    for made in (fgrad.jit(fun)(x), fgrad.vmap(fun)(x[None])[0]):
+        assert (made.dtype, made.tolist()) == (expected.dtype, expected.tolist())
