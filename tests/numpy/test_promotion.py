@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fgrad.numpy  # noqa: F401  (installs the NumPy surface)
+import fgrad.numpy
 from fgrad.ir.aval import Aval, aval_of
 from fgrad.numpy.ufuncs import IMPLEMENTATIONS
 from fgrad.trace import run, trace
