@@ -117,10 +117,32 @@ def nested(x: Any, s: Any) -> Any:
     return np.sum(out**3)
 
 
+def numbers_to_rows(x: Any, s: Any) -> Any:
+    out = np.zeros((M, 3))
+    for i in range(N):
+        out[s[i]] += x[i]
+    return np.sum(out**3)
+
+
+def a_known_number_to_rows(x: Any, s: Any) -> Any:
+    out = np.zeros((M, 3)) + x[0]
+    for i in range(N):
+        out[s[i]] += 1.5
+    return np.sum(out**3) * x[1]
+
+
+def a_known_number_from_rows(x: Any, s: Any) -> Any:
+    out = x[: 3 * M].reshape(M, 3) * 1.0
+    for row in out:
+        row -= 0.25
+    return np.sum(out**3)
+
+
 LOOPS: dict[str, Callable[[Any, Any], Any]] = {
     f.__name__: f
     for f in (added, added_on_the_left, subtracted, two_indices, rows, to_two_arrays, twice,
-              read_too, read_before, at_another_place, along_the_array, on_a_condition, nested)
+              read_too, read_before, at_another_place, along_the_array, on_a_condition, nested,
+              numbers_to_rows, a_known_number_to_rows, a_known_number_from_rows)
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import definitions, use_counts
 from fgrad.ops.checked import in_range_p
 from fgrad.ops.elementwise import ADD, neg_p, sub_p
+from fgrad.ops.families import BROADCAST
 from fgrad.ops.index import gather_p, scatter_p
 
 Defined = Mapping[Var, Eqn]
@@ -48,13 +49,24 @@ def _added(eqn: Eqn, defined: Defined, uses: Mapping[Var, int]) -> list[Eqn]:
         at = _read_at(old, eqn, defined)
         if at is None or uses[old] != 1 or not _all_same(at, places, defined):  # type: ignore[index]
             continue
+        made, more = _of_whole_rows(more, total)
+        if total.prim is sub_p:
+            less = Var(more.aval.strong())
+            made.append(total._replace(prim=neg_p, inputs=(more,), outputs=(less,)))
+            more = less
         params = Params({**eqn.params, "mode": "add"})
-        if total.prim is ADD:
-            return [eqn._replace(inputs=(array, more, *at), params=params)]
-        less = Var(more.aval.strong())
-        turned = total._replace(prim=neg_p, inputs=(more,), outputs=(less,))
-        return [turned, eqn._replace(inputs=(array, less, *at), params=params)]
+        return [*made, eqn._replace(inputs=(array, more, *at), params=params)]
     return [eqn]
+
+
+def _of_whole_rows(more: Atom, total: Eqn) -> tuple[list[Eqn], Atom]:
+    """What is added, repeated where it is one number for a row, and the equation that does it."""
+    shape = total.outputs[0].aval.shape
+    if more.aval.shape == shape:
+        return [], more
+    whole = Var(more.aval.strong().like(shape))
+    params = Params(shape=shape, dims=())
+    return [total._replace(prim=BROADCAST, inputs=(more,), params=params, outputs=(whole,))], whole
 
 
 def _read_at(old: Atom, write: Eqn, defined: Defined) -> tuple[Atom, ...] | None:
