@@ -22,14 +22,17 @@ from fgrad.tracing.record import writable_memory
 class Either(View):
     """The array `base` where `test` is `taken`, and else an array of its own."""
 
-    __slots__ = ("own", "taken", "test")
+    __slots__ = ("name", "own", "taken", "test")
     chosen = True
 
-    def __init__(self, base: Tracer, own: Value, test: Tracer, taken: bool) -> None:
+    def __init__(self, base: Tracer, own: Value, test: Tracer, taken: bool, name: str) -> None:
         super().__init__(base)
-        self.own, self.test, self.taken = own, test, taken
+        self.own, self.test, self.taken, self.name = own, test, taken, name
 
     def _chosen(self, one: Value, two: Value) -> Value:
+        for x in (one, two):
+            if isinstance(x, Tracer) and x.value is None and not x.builder.live:
+                raise _refusal(self.name)  # it was written in a branch that has ended
         return np.where(self.test, *((one, two) if self.taken else (two, one)))
 
     def read(self, base: Value) -> Value:
@@ -113,9 +116,9 @@ def _ends(x: Tracer) -> tuple[list[Tracer], list[np.ndarray]]:
     return found, plain
 
 
-def is_either(out: Tracer, test: Tracer, old: Tracer, taken: bool) -> None:
+def is_either(out: Tracer, test: Tracer, old: Tracer, taken: bool, name: str) -> None:
     """Let `out` be the array `old` where `test` is `taken`, and else an array of its own."""
-    _link(out, Either(old, out.handle(), test, taken), [old])
+    _link(out, Either(old, out.handle(), test, taken, name), [old])
 
 
 def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:

@@ -207,7 +207,7 @@ class _Branches:
         if len(found) == 2 and whole and old is found[1].array:
             return old
         if len(found) == 1 and whole and old.builder.live and old.dtype == out.dtype:
-            is_either(out, self.test, old, olds[1] is not None)
+            is_either(out, self.test, old, olds[1] is not None, name)
         else:
             is_some(out, [r for x in found for r in x.roots or roots_of(x.array)], name)
         return out
