@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.interchange.composed import last_places
 from fgrad.interchange.onnx_writer import Ref, Rule, Writer
-from fgrad.interchange.traced import refused
+from fgrad.interchange.traced import no_form
 from fgrad.ir.aval import INT32, INT64, Aval
 from fgrad.ir.program import Eqn
 from fgrad.trace import trace
@@ -314,7 +314,7 @@ def _ascending(w: Writer, x: Ref, axis: int) -> Ref:
 def _sort(w: Writer, eqn: Eqn, xs: list[Ref]) -> list[Ref]:
     (key, *_), axis = xs, eqn.params["axis"]
     if key.dtype == np.uint64:
-        raise refused(w.form, eqn, "TopK of uint64 is not in all runtimes.")
+        raise no_form(w.form, eqn, "TopK of uint64 is not in all runtimes.")
     if 0 in key.shape:
         return xs
     if key.dtype.kind not in "fV":

@@ -16,7 +16,7 @@ from fgrad.interchange import composed as c
 from fgrad.interchange.onnx_control import CONTROL
 from fgrad.interchange.onnx_places import PLACES
 from fgrad.interchange.onnx_writer import Ref, Rule, Writer
-from fgrad.interchange.traced import refused
+from fgrad.interchange.traced import no_form
 from fgrad.ir.aval import INT32
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Eqn, Lit
@@ -46,7 +46,7 @@ def _by_kind(of_bools: str, of_integers: str, of_floats: str) -> Rule:
     def written(w: Writer, eqn: Eqn, xs: list[Ref]) -> Ref:
         kind = {"b": of_bools, "i": of_integers, "u": of_integers}.get(xs[0].dtype.kind, of_floats)
         if not kind:
-            raise refused(w.form, eqn, f"there is none for {xs[0].dtype}.")
+            raise no_form(w.form, eqn, f"there is none for {xs[0].dtype}.")
         return w.each(kind, *xs)
 
     return written
@@ -167,7 +167,7 @@ def _shifted(w: Writer, eqn: Eqn, x: Ref, direction: str) -> Ref:
     """Signed integers: multiplied, or divided and rounded down, by a power of 2 that is known."""
     by = eqn.inputs[1]
     if not isinstance(by, Lit) or not 0 <= by.value < 8 * x.dtype.itemsize - 1:
-        raise refused(w.form, eqn, "bits of signed integers are shifted by known numbers alone.")
+        raise no_form(w.form, eqn, "bits of signed integers are shifted by known numbers alone.")
     power = w.scalar(1 << int(by.value), x.dtype)
     if direction == "LEFT":
         return w.each("Mul", x, power)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.interchange.protobuf import message
-from fgrad.interchange.traced import Format, no_such_numbers, prepared, refused
+from fgrad.interchange.traced import Format, no_form, no_such_numbers, prepared
 from fgrad.ir.aval import BOOL, INT64, is_bfloat16
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 
@@ -122,10 +122,10 @@ class Writer:
         for eqn in program.eqns:
             rule = self.rules.get(eqn.prim.name)
             if rule is None:
-                raise refused(self.form, eqn)
+                raise no_form(self.form, eqn)
             for atom in (*eqn.inputs, *eqn.outputs):
                 if atom.aval.dtype.name not in DATA_TYPES:
-                    raise refused(self.form, eqn, f"there are no numbers of {atom.aval.dtype}.")
+                    raise no_form(self.form, eqn, f"there are no numbers of {atom.aval.dtype}.")
             found = rule(self, eqn, [self.ref(a, env) for a in eqn.inputs])
             env.update(zip(eqn.outputs, [found] if isinstance(found, Ref) else found, strict=True))
         return [self.ref(a, env) for a in program.outputs]

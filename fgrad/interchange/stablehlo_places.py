@@ -13,7 +13,7 @@ import numpy as np
 
 from fgrad.interchange.composed import last_places
 from fgrad.interchange.stablehlo_writer import Ref, Rule, Writer
-from fgrad.interchange.traced import refused
+from fgrad.interchange.traced import no_form
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Eqn
 from fgrad.trace import trace
@@ -95,7 +95,7 @@ def _reduction(of_numbers: str, of_bools: str, neutral: Callable[[np.dtype], obj
     def written(w: Writer, eqn: Eqn, xs: list[Ref]) -> Ref:
         (x,), (shape, dtype) = xs, _aval(eqn)
         if dtype.kind == "c" and of_numbers in ("maximum", "minimum"):
-            raise refused(w.form, eqn, "complex numbers have no order there.")
+            raise no_form(w.form, eqn, "complex numbers have no order there.")
         name = of_bools if dtype.kind == "b" else of_numbers
         first = w.scalar(neutral(dtype), dtype)
         out = Ref(w.fresh(), shape, dtype)
@@ -199,7 +199,7 @@ def _scatter(w: Writer, eqn: Eqn, xs: list[Ref]) -> Ref:
     x, updates, *indices = xs
     mode, axes = eqn.params["mode"], eqn.params["axes"]
     if x.dtype.kind == "c" and mode in ("min", "max"):
-        raise refused(w.form, eqn, "complex numbers have no order there.")
+        raise no_form(w.form, eqn, "complex numbers have no order there.")
     if 0 in x.shape or 0 in updates.shape:
         return x
     places = _places(w, indices)
@@ -258,7 +258,7 @@ def _before(w: Writer, x: Ref, y: Ref) -> Ref:
 def _sort(w: Writer, eqn: Eqn, xs: list[Ref]) -> list[Ref]:
     keys = eqn.params["num_keys"]
     if any([x.dtype.kind == "c" for x in xs[:keys]]):
-        raise refused(w.form, eqn, "complex numbers have no order there.")
+        raise no_form(w.form, eqn, "complex numbers have no order there.")
     pairs = [(Ref(w.fresh(), (), x.dtype), Ref(w.fresh(), (), x.dtype)) for x in xs]
 
     def first() -> list[Ref]:

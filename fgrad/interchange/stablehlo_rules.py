@@ -16,7 +16,7 @@ from fgrad.interchange import composed as c
 from fgrad.interchange.stablehlo_control import CONTROL
 from fgrad.interchange.stablehlo_places import PLACES
 from fgrad.interchange.stablehlo_writer import Ref, Rule, Writer
-from fgrad.interchange.traced import refused
+from fgrad.interchange.traced import no_form
 from fgrad.ir.aval import BOOL
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Eqn, Program
@@ -58,7 +58,7 @@ def _ordered(rule: Rule) -> Rule:
 
     def written(w: Writer, eqn: Eqn, xs: list[Ref]) -> Ref | list[Ref]:
         if xs[0].dtype.kind == "c":
-            raise refused(w.form, eqn, "complex numbers have no order there.")
+            raise no_form(w.form, eqn, "complex numbers have no order there.")
         return rule(w, eqn, xs)
 
     return written
@@ -80,7 +80,7 @@ def _sign(w: Writer, eqn: Eqn, xs: list[Ref]) -> Ref:
     if x.dtype.kind == "u":
         return w.convert(w.compare("NE", x, w.scalar(0, x.dtype)), x.dtype)
     if x.dtype.kind == "c":
-        raise refused(w.form, eqn, "NumPy's sign of complex numbers is another function.")
+        raise no_form(w.form, eqn, "NumPy's sign of complex numbers is another function.")
     return w.hlo("stablehlo.sign", x)
 
 
@@ -158,7 +158,7 @@ def _complex(w: Writer, eqn: Eqn, xs: list[Ref]) -> Ref:
 
 def _bitcast(w: Writer, eqn: Eqn, xs: list[Ref]) -> Ref:
     if xs[0].dtype.kind == "b" or eqn.params["dtype"].kind in "bc":
-        raise refused(w.form, eqn, "truth values have no bits there.")
+        raise no_form(w.form, eqn, "truth values have no bits there.")
     return w.op("stablehlo.bitcast_convert", xs, xs[0].shape, eqn.params["dtype"])
 
 
@@ -181,7 +181,7 @@ def _conv(w: Writer, eqn: Eqn, xs: list[Ref]) -> Ref:
     params, aval = eqn.params, eqn.outputs[0].aval
     features, batches = params["feature_groups"], params["batch_groups"]
     if features > 1 and batches > 1:
-        raise refused(w.form, eqn, "it has groups of features or of the batch, not both.")
+        raise no_form(w.form, eqn, "it has groups of features or of the batch, not both.")
     spatial = "".join([f", {k}" for k in range(aval.ndim - 2)])
     low_high = ", ".join([f"[{low}, {high}]" for low, high in params["padding"]])
     how = (

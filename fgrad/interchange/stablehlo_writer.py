@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.interchange.traced import Format, no_such_numbers, prepared, refused
+from fgrad.interchange.traced import Format, no_form, no_such_numbers, prepared
 from fgrad.ir.aval import INT64, is_bfloat16, is_stored
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 
@@ -148,7 +148,7 @@ class Writer:
             self.checked(eqn)
             rule = self.rules.get(eqn.prim.name)
             if rule is None:
-                raise refused(self.form, eqn)
+                raise no_form(self.form, eqn)
             found = rule(self, eqn, [self.ref(a, env) for a in eqn.inputs])
             outs = [found] if isinstance(found, Ref) else found
             env.update(zip(eqn.outputs, outs, strict=True))
@@ -162,7 +162,7 @@ class Writer:
         """An error if the format has no such numbers."""
         for atom in (*eqn.inputs, *eqn.outputs):
             if is_stored(atom.aval.dtype):
-                raise refused(self.form, eqn, f"there are no numbers of dtype {atom.aval.dtype}.")
+                raise no_form(self.form, eqn, f"there are no numbers of dtype {atom.aval.dtype}.")
 
     def ref(self, atom: Atom, env: dict[Var, Ref]) -> Ref:
         """The value of an operand."""

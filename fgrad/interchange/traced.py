@@ -3,7 +3,7 @@
 f, arguments -> Program of what the format has; arrays from outside are constants
 
 Calls and compositions become equations, and checks that always pass go.  What the format does not
-have is refused where it is written, by `refused`.
+have is refused where it is written, by `no_form`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def no_such_numbers(form: Format, dtype: np.dtype) -> UnsupportedFormatError:
     return UnsupportedFormatError(f"{form.name} has no numbers of dtype {dtype}.", rows)
 
 
-def refused(form: Format, eqn: Eqn, why: str = "") -> UnsupportedFormatError:
+def no_form(form: Format, eqn: Eqn, why: str = "") -> UnsupportedFormatError:
     """The card for an equation that cannot be written."""
     rows = [("used", f"{eqn.loc}:  {eqn.loc.text()}")] if eqn.loc is not None else []
     if eqn.prim.checks:
