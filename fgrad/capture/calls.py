@@ -27,7 +27,7 @@ from fgrad.capture.rounding import round_
 from fgrad.capture.values import PYTHON_NUMBERS, is_unknown, is_weak
 from fgrad.errors import ArgumentError, UnsupportedNumpyError
 from fgrad.numpy.masked import UnknownSize
-from fgrad.numpy.promote import user_line, weakened
+from fgrad.numpy.promote import result_type, user_line, weakened
 from fgrad.numpy.python_numbers import has_value, in_domain, whole
 from fgrad.ops import erf_gamma
 from fgrad.trace import Tracer, concrete, innermost
@@ -155,11 +155,10 @@ def _chosen(test: Any, a: Any, b: Any) -> Any:
 
 
 def sum_(items: Any, /, start: Any = 0) -> Any:
-    """`sum`."""
-    if isinstance(items, Tracer) and items.shape and is_unknown(items):
-        if type(start) is builtins.int and start == 0:
-            return np.sum(items, axis=0)
-        return np.sum(items, axis=0) + start
+    """`sum`: in the dtype of `start + item`, where `np.sum` of small integers takes a wider one."""
+    if isinstance(items, Tracer) and items.shape and items.shape[0] and is_unknown(items):
+        total = np.sum(items, axis=0, dtype=result_type(items, start))
+        return total if type(start) is builtins.int and start == 0 else total + start
     return builtins.sum(items, start)
 
 

@@ -154,3 +154,25 @@ def test_numbers_of_python_in_lists_do_not_yield(name: str, dtype: str) -> None:
     expected = fun(x)
     for made in (fgrad.jit(fun)(x), fgrad.vmap(fun)(x[None])[0]):
         assert (made.dtype, made.tolist()) == (expected.dtype, expected.tolist())
+
+
+SUMS: dict[str, Callable[[Any], Any]] = {
+    "numbers": lambda x: sum(x),
+    "from an integer": lambda x: sum(x, 1),
+    "from a float": lambda x: sum(x, 0.5),
+    "rows": lambda x: sum(np.stack([x, x])),
+    "nothing": lambda x: sum(x[:0]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i2", "i4", "i8", "f2", "f4", "f8", "c8"])
+@pytest.mark.parametrize("name", SUMS)
+def test_sum_of_python_adds_in_the_dtype_of_the_numbers(name: str, dtype: str) -> None:
+    """`sum` of uint8 wraps around, where `np.sum` adds in uint64."""
+    x, fun = np.array([100, 120, 90]).astype(dtype), SUMS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        expected = fun(x)
+    found = fgrad.jit(fun)(x)
+    assert np.asarray(found).dtype == np.asarray(expected).dtype
+    np.testing.assert_array_equal(found, expected)
