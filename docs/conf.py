@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.util.nodes import make_refnode
 
@@ -93,6 +94,13 @@ def code_as_links(app: Sphinx, doctree: nodes.document, page: str) -> None:
         node.replace_self(link)
 
 
+def type_variables_without_links(_app: Sphinx, doctree: nodes.document) -> None:
+    """`T` in a signature is a type variable, and not the transpose of a matrix."""
+    for node in list(doctree.findall(addnodes.pending_xref)):
+        if len(node.get("reftarget", "")) == 1:
+            node.replace_self(node.children)
+
+
 def write_pages(_app: Sphinx) -> None:
     """Make the pages of the reference, and those that stand elsewhere, before Sphinx looks."""
     reference.write(HERE / "reference")
@@ -106,4 +114,5 @@ def setup(app: Sphinx) -> None:
     """Register what is done to pages."""
     app.connect("builder-inited", write_pages)
     app.connect("source-read", links_within)
+    app.connect("doctree-read", type_variables_without_links)
     app.connect("doctree-resolved", code_as_links)

@@ -45,6 +45,6 @@ def test_completion_shows_public_names_alone(module: str) -> None:
 
 
 def test_help_begins_with_what_users_need() -> None:
-    first = (fgrad.__doc__ or "").splitlines()[:16]
+    first = (fgrad.__doc__ or "").splitlines()[:20]
     text = "\n".join(first)
     assert all(name in text for name in ("fgrad.jit", "grad,", "vmap", "custom_vjp", "debug.nans"))

@@ -203,7 +203,6 @@ MEANT: dict[str, tuple[Call, dict[str, Any]]] = {
     "quad full_output": (CALLS["integrate.quad"], {"full_output": 1}),
     "odeint tcrit": (CALLS["integrate.odeint"], {"tcrit": [0.5]}),
     "solve_ivp lband": (CALLS["integrate.solve_ivp by Radau"], {"lband": 1}),
-    "least_squares loss": (CALLS["optimize.least_squares"], {"loss": "huber"}),
     "curve_fit full_output": (CALLS["optimize.curve_fit"], {"full_output": True}),
     "curve_fit nan_policy": (CALLS["optimize.curve_fit"], {"nan_policy": "omit"}),
     "newton full_output": (CALLS["optimize.newton"], {"full_output": True}),
