@@ -197,3 +197,8 @@ PROGRAMS = {
     raised_in_a_body_of_lax: (np.ones(6), BAD),
     raised_in_the_while_of_lax: (2.0, 0.5),
 }
+
+
+def without_notes(error: BaseException) -> str:
+    """The message of an error; Python 3.10 has no notes, and they follow it there."""
+    return str(error).partition("\n  used ")[0]

@@ -27,7 +27,9 @@ from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
 from fgrad.errors import UnsupportedTypeError
 
-pytestmark = pytest.mark.skipif(LAYOUT is None, reason="calls are not native on this interpreter")
+pytestmark = pytest.mark.skipif(
+    LAYOUT is None or not config.native_calls, reason="calls are not native here"
+)
 
 Pair = namedtuple("Pair", "left right")
 

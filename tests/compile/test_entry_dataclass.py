@@ -16,7 +16,9 @@ from fgrad import jit, tree
 from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
 
-pytestmark = pytest.mark.skipif(LAYOUT is None, reason="calls are not native on this interpreter")
+pytestmark = pytest.mark.skipif(
+    LAYOUT is None or not config.native_calls, reason="calls are not native on this interpreter"
+)
 
 
 @tree.dataclass
