@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 
 from fgrad.base.gc_policy import collector_paused, collector_relaxed
+from fgrad.base.sizes import OPEN, is_symbolic
 from fgrad.base.source import Loc, RawLoc, here
 from fgrad.errors import FgradError
 from fgrad.ir.aval import Aval, aval_of
@@ -521,8 +522,9 @@ def bind(prim: Primitive, *operands: object, **params: object) -> PyTree:
             builder = x.builder
             level = builder.level
     if builder is None:
-        builder = innermost() if prim.effect or not operands else None
-        while prim.effect and builder is not None and builder.eager:
+        own = prim.effect or (OPEN.traces and any(map(is_symbolic, params.values())))
+        builder = innermost() if own or not operands else None
+        while own and builder is not None and builder.eager:
             builder = builder.outer  # what acts belongs to the program that is being made
         if builder is None or builder.eager:
             return prim.evaluate_rule(*operands, **params)

@@ -21,6 +21,7 @@ from fgrad.ir.program import Program
 from fgrad.tracing.on_device import HOST
 
 if TYPE_CHECKING:  # a program that is found in the cache needs none of these
+    from fgrad.base.sizes import Sizes
     from fgrad.compile.entry.table import Work
     from fgrad.compile.fuse.partition import Fusion
     from fgrad.compile.kernel.ir import Kernel
@@ -39,7 +40,8 @@ class Backend(NamedTuple):
     `on_host` says that its programs are `RunnableOnHost`, on NumPy's arrays; else
     `RunnableOnDevice`.
     `stored` takes a program from disk or calls what compiles it, and `steps` makes each step of a
-    plan callable by itself, to be timed; None: those of the host are timed.
+    plan callable by itself, to be timed; None: those of the host are timed.  `template` makes
+    executables for other sizes of a program that was compiled with sizes as symbols.
     """
 
     schedule: Callable[[Kernel], Kernel]
@@ -55,6 +57,16 @@ class Backend(NamedTuple):
     on_host: bool
     stored: Callable[[Program, Sequence[Donation], Callable[[], Runnable]], Runnable]
     steps: Callable[[Program, Plan], TimedSteps] | None
+    template: Callable[[Program, Runnable, Sizes], Template | None] = lambda *_: None
+
+
+class Template(Protocol):
+    """A program that was compiled with sizes as symbols."""
+
+    def instance(self, sizes: Sequence[int], made_by: str, /) -> tuple[Program, Runnable] | None:
+        """The program for some sizes, without its equations, and its compiled form; None where it
+        would be another program."""
+        ...
 
 
 class TimedSteps(Protocol):

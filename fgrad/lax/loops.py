@@ -11,6 +11,7 @@ from fgrad import tree
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.keywords import also_takes
 from fgrad.base.progress import Progress, Told
+from fgrad.base.size_functions import whole
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.lax.bodies import (
@@ -165,18 +166,18 @@ def _telling(
 
 
 def _length(items: Leaves, length: int | None) -> int:
-    found = set()
+    found: list[int] = []
     for x in items.values:
         if not x.shape:
             raise ShapeError("lax.scan: an item of xs is a scalar; there is no axis to walk.")
-        found.add(int(x.shape[0]))
+        found.append(x.shape[0])
     if length is not None:
-        found.add(int(length))
+        found.append(whole(length))
     if not found:
         raise ArgumentError("lax.scan: without xs, length= must be given.")
-    if len(found) > 1:
-        raise ShapeError(f"lax.scan: the lengths {sorted(found)} differ.")
-    return found.pop()
+    if any([x != found[0] for x in found]):
+        raise ShapeError(f"lax.scan: the lengths {sorted(set(found))} differ.")
+    return found[0]
 
 
 @hides_own_frames

@@ -10,6 +10,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
+from fgrad.base.size_functions import slice_of
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.dispatch import implements
@@ -506,7 +507,7 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
         cuts = [0, *known_ints(indices_or_sections), n]
     pieces = []
     for start, stop in pairwise(cuts):
-        low, high, _ = slice(start, stop).indices(n)
+        low, high, _ = slice_of(slice(start, stop), n)
         pieces.append(take_slice(x, axis, low, max(low, high)))
     return pieces
 

@@ -16,6 +16,7 @@ from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import convert, strong
 from fgrad.ops import elementwise as ew
 from fgrad.ops.checked import in_range, located, out_of_bounds
+from fgrad.ops.size import number
 from fgrad.trace import Value
 from fgrad.tracing.checks import checks
 
@@ -48,7 +49,7 @@ def traced_indices(indices: Any, axis: int, length: int) -> Value:
     i = strong(indices)
     if i.dtype.kind != "u":
         i = convert(i, INT64)
-        i = ew.select(ew.lt(i, np.int64(0)), ew.add(i, np.int64(length)), i)
+        i = ew.select(ew.lt(i, np.int64(0)), ew.add(i, number(length, INT64, i.shape)), i)
     if index_watchers or not checks():
         return i
     return in_range(i, 0, length - 1, located(out_of_bounds(axis, length)))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import length_of, slice_of
 from fgrad.errors import BoundsError, TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.bounds import bounds_error, known_indices, traced_indices
@@ -38,6 +39,7 @@ from fgrad.numpy.promote import (
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
 from fgrad.ops import shape as sh
+from fgrad.ops.size import number
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.checks import checks
 from fgrad.tracing.fastpath import bind_one
@@ -208,8 +210,8 @@ class _Mask(NamedTuple):
 
 def _item(part: Any, axis: int, length: int, bounds: str) -> Item:
     if isinstance(part, slice):
-        start, stop, step = part.indices(length)
-        return Slice(start, len(range(start, stop, step)), step)
+        start, stop, step = slice_of(part, length)
+        return Slice(start, length_of(start, stop, step), step)
     if isinstance(part, _Mask):
         if part.length != length:
             raise BoundsError(
@@ -232,10 +234,10 @@ def _item(part: Any, axis: int, length: int, bounds: str) -> Item:
 def _bounded(part: Value, length: int, bounds: str) -> Item:
     """Integers from the end where they are negative, and then clipped, or `length` if outside."""
     i = convert(strong(part) if isinstance(part, Tracer) else as_array(part), INT64)
-    zero, n = np.int64(0), np.int64(length)
+    zero, n = np.int64(0), number(length, INT64, i.shape)
     i = ew.select(ew.lt(i, zero), ew.add(i, n), i)
     if bounds == "clip":
-        return ew.clip(i, zero, np.int64(max(length - 1, 0)))
+        return ew.clip(i, zero, number(max(length - 1, 0), INT64, i.shape))
     return ew.select(ew.lt(i, zero), n, ew.min_(i, n))
 
 
@@ -378,10 +380,10 @@ def read_basic(x: Value, index: tuple[Any, ...]) -> Value | None:
 def _taken(part: slice, length: int) -> tuple[int, int, int, int]:
     """The first and the end of the elements that a slice takes of an axis, in ascending order, the
     step, which is negative for a slice that goes backwards, and their number."""
-    low, high, stride = part.indices(length)
+    low, high, stride = slice_of(part, length)
     if stride == 1:
         return (low, high, 1, high - low) if low < high else (0, 0, 1, 0)
-    count = len(range(low, high, stride))
+    count = length_of(low, high, stride)
     if count < 2:
         return (low, low + 1, 1, 1) if count else (0, 0, 1, 0)
     last = low + (count - 1) * stride

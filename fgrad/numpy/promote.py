@@ -14,6 +14,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from fgrad.base.foreign import holds_array, plain_array, refuse_foreign
+from fgrad.base.sizes import Num
 from fgrad.base.source import here, resolve
 from fgrad.errors import (
     ArgumentError,
@@ -29,6 +30,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.checked import in_range_of
 from fgrad.ops.families import BROADCAST
+from fgrad.ops.size import number
 from fgrad.trace import Builder, Tracer, Value, bind, innermost
 from fgrad.tracing.device_tracing import lift
 from fgrad.tracing.fastpath import bind_one
@@ -73,6 +75,8 @@ def as_operand(x: Any) -> Value:
         return x
     if isinstance(x, (list, tuple)) and has_tracer(x):
         return stack_nested(x)
+    if type(x) is Num:
+        return weakened(number(x, WEAK_DTYPES[int if x.is_integer else float]))
     if not isinstance(x, _PLAIN):
         if isinstance(x, OnDevice):
             return x if innermost() is None else lift(x)

@@ -34,6 +34,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops.shape import REDUCE_SUM
+from fgrad.ops.size import number
 from fgrad.ops.squares import sum_squares
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.fastpath import bind_one
@@ -316,7 +317,7 @@ def mean(
     refuse_out("mean", out)
     if type(a) is Tracer and a.dtype.char in "df" and dtype is None and where is True and a.shape:
         total = reduce_fast(REDUCE_SUM, a, axis, keepdims)
-        return ew.div(total, a.dtype.type(count_of(a, axis)))
+        return ew.div(total, number(count_of(a, axis), a.dtype, total.shape))
     x = as_array(a)
     work, result = _work_dtype(x, dtype)
     x = masked(convert(x, work), where, 0)

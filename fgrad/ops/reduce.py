@@ -139,7 +139,7 @@ def _(
     kept = kept_axes(len(x.shape), axes)
     order = (*kept, *axes)
     shape = tuple(x.shape[a] for a in kept)
-    flat = (*shape, int(np.prod([x.shape[a] for a in axes], dtype=int)))
+    flat = (*shape, math.prod([x.shape[a] for a in axes]))
     x, t = (reshape(permute(v, order), flat) for v in (x, t))
     n = flat[-1]
     if n == 0:

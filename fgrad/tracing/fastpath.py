@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.sizes import OPEN
 from fgrad.base.source import here
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import OUT, Primitive
@@ -40,7 +41,9 @@ def bind_one(prim: Primitive, x: Operand, params: EqnParams) -> Any:
     """`bind(prim, x, **params)` for a primitive of one operand and one result, with a short way for
     an array that is known in no enclosing trace."""
     if type(x) is not Tracer:
-        return bind(prim, x, **params) if DEVICES else prim.evaluate_rule(x, **params)
+        if DEVICES or OPEN.traces:
+            return bind(prim, x, **params)
+        return prim.evaluate_rule(x, **params)
     builder, value = x.builder, x.value
     if not builder.plain or value is None or type(value) is Tracer or prim.save is not None:
         return bind(prim, x, **params)

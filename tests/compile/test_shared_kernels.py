@@ -19,9 +19,10 @@ from sized_programs import arguments, random_function
 
 import fgrad
 from fgrad import jit, lax
+from fgrad.base.sizes import NotShared
 from fgrad.compile.cpu import shared
 from fgrad.compile.cpu.emit.kernel import outer_range
-from fgrad.compile.cpu.emit.numbers import NotShared, Pattern, Register, pattern, structure
+from fgrad.compile.cpu.emit.numbers import Pattern, Register, pattern, structure
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import canonical, parse_kernel
 from fgrad.compile.llvm import runtime

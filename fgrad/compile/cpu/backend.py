@@ -13,13 +13,14 @@ from fgrad.compile.backend import Backend
 from fgrad.compile.cpu.program_cache import stored
 
 if TYPE_CHECKING:
-    from fgrad.compile.cpu import kernels, link
+    from fgrad.compile.cpu import kernels, link, templates
     from fgrad.compile.kernel.ir import Kernel
     from fgrad.compile.passes import spread_checks
     from fgrad.compile.schedule import order
 else:
     kernels = lazy_module("fgrad.compile.cpu.kernels")
     link = lazy_module("fgrad.compile.cpu.link")
+    templates = lazy_module("fgrad.compile.cpu.templates")
     order = lazy_module("fgrad.compile.schedule.order")
     spread_checks = lazy_module("fgrad.compile.passes.spread_checks")
 
@@ -50,4 +51,5 @@ BACKEND = Backend(
     on_host=True,
     stored=stored,
     steps=lambda program, plan: link.StepPrograms(program, plan),
+    template=lambda program, executable, sizes: templates.template(program, executable, sizes),
 )

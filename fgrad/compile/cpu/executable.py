@@ -51,6 +51,10 @@ class Executable:
     """Runs a planned program on C-contiguous native arrays."""
 
     def __init__(self, image: Image) -> None:
+        self.set_image(image, HostProgram(image.steps, image.given, image.callbacks))
+
+    def set_image(self, image: Image, host: HostProgram) -> None:
+        """Become what an image says."""
         self.image = image
         self.in_avals = image.in_avals
         self.out_avals = image.out_avals
@@ -58,7 +62,7 @@ class Executable:
         self.literals = image.literals
         self.arena_bytes = image.arena_bytes
         self.const_pointers = [x.ctypes.data for x in image.consts]
-        self.host = HostProgram(image.steps, image.given, image.callbacks)
+        self.host = host
         self.empty = not image.steps
         self.keeps_arena = True
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.cpu.emit.kernel import emit_function, outer_range
 from fgrad.compile.host.control import Memory
-from fgrad.compile.host.program import Call, Copy, Share, Step, shared_call
+from fgrad.compile.host.program import Call, Copy, Share, Step
+from fgrad.compile.host.sharing import shared_call
 from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.text import canonical, print_kernel

@@ -18,6 +18,7 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_extension, lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import chosen, least, most
 from fgrad.compile.cpu import blas_threads
 from fgrad.compile.cpu.gemm.layout import Layout, product_content
 from fgrad.compile.cpu.gemm.micro import Tiling, tiling
@@ -107,8 +108,8 @@ def layout(spec: Gemm, tiles: Tiling | None = None) -> Layout:
     a_row, a_step = (1, spec.lda) if spec.trans_a else (spec.lda, 1)
     b_step, b_column = (1, spec.ldb) if spec.trans_b else (spec.ldb, 1)
     cut = pieces(spec, tiles)
-    blocks = max(1, -(-spec.k // tiles.depth))
-    depth = max(1, -(-spec.k // blocks))
+    blocks = most(1, -(-spec.k // tiles.depth))
+    depth = most(1, -(-spec.k // blocks))
     return Layout(
         m=spec.m,
         n=spec.n,
@@ -126,10 +127,10 @@ def layout(spec: Gemm, tiles: Tiling | None = None) -> Layout:
         a_next=spec.stride_a * size,
         b_next=spec.stride_b * size,
         c_next=spec.stride_c * size,
-        block=max(1, block_bytes() // (depth * tiles.columns * size)) * tiles.columns,
-        ahead=int(spec.batch * spec.m * spec.k * size > L2_PART_BYTES),
+        block=most(1, block_bytes() // (depth * tiles.columns * size)) * tiles.columns,
+        ahead=chosen(L2_PART_BYTES, spec.batch * spec.m * spec.k * size, 1, 0),
         copy_a=int(_copies_a(spec)),
-        copy_b=int(_copies_b(spec)),
+        copy_b=_copies_b(spec),
     )
 
 
@@ -140,7 +141,7 @@ def block_bytes() -> int:
     with contextlib.suppress(OSError, ValueError):
         with open("/sys/devices/system/cpu/cpu0/cache/index2/size") as file:
             size = int(file.read().strip().removesuffix("K")) << 10
-        return max(size, 2 << 20) if size >= 1 << 20 else size
+        return most(size, 2 << 20) if size >= 1 << 20 else size
     return 512 << 10
 
 
@@ -149,11 +150,15 @@ def _copies_a(spec: Gemm) -> bool:
     return not spec.trans_a and spec.m > 1 and spec.lda * spec.dtype.itemsize % CONFLICT_BYTES == 0
 
 
-def _copies_b(spec: Gemm) -> bool:
+def _copies_b(spec: Gemm) -> int:
     """The same of B: if its columns have to become rows, or if many rows of A use each of a matrix
     that is not near."""
-    size = spec.k * spec.n * spec.dtype.itemsize
-    return spec.trans_b or any([size >= least and spec.m >= rows for least, rows in FAR])
+    if spec.trans_b:
+        return 1
+    size, copies = spec.k * spec.n * spec.dtype.itemsize, 0
+    for enough, rows in FAR:
+        copies = chosen(size, enough, copies, chosen(spec.m, rows, copies, 1))
+    return copies
 
 
 FAR = ((512 << 10, 112), (6 << 20, 28))  # bytes of B and rows of A from which copies pay
@@ -177,15 +182,15 @@ def pieces(spec: Gemm, tiles: Tiling | None = None) -> Pieces:
         return _vector_pieces(spec)
     cycles = spec.m * spec.n * spec.k / (VECTOR_BYTES / spec.dtype.itemsize)
     tiles = tiles or _tiles(spec.dtype)
-    most = max(1, CELLS // max(spec.batch, 1))
-    strips = max(1, min(spec.n // (2 * tiles.columns), most, STRIPS))
-    columns = max(1, -(-spec.n // (strips * tiles.columns))) * tiles.columns
+    cells = most(1, CELLS // most(spec.batch, 1))
+    strips = most(1, least(spec.n // (2 * tiles.columns), cells, STRIPS))
+    columns = most(1, -(-spec.n // (strips * tiles.columns))) * tiles.columns
     strips = -(-spec.n // columns)
-    down = max(1, min(spec.m // (2 * tiles.rows[0]), most // max(strips, 1)))
-    rows = max(1, -(-spec.m // down))
+    down = most(1, least(spec.m // (2 * tiles.rows[0]), cells // most(strips, 1)))
+    rows = most(1, -(-spec.m // down))
     down = -(-spec.m // rows)
     cells = down * strips
-    return Pieces(rows, columns, down, cells, cells * spec.batch, cycles / max(cells, 1))
+    return Pieces(rows, columns, down, cells, cells * spec.batch, cycles / most(cells, 1))
 
 
 CELLS = 64  # at most
@@ -200,9 +205,9 @@ def _vector_pieces(spec: Gemm) -> Pieces:
     near = read <= L2_PART_BYTES
     cycles = read / (VECTOR_BYTES if near else MEMORY_BYTES_PER_CYCLE)
     along_rows = _stored_transposed(spec)
-    least = RUN_BYTES // size if along_rows else 1
-    most = max(1, CELLS // max(spec.batch, 1))
-    cells = max(1, min(read // CELL_BYTES, results // least, most))
+    run = RUN_BYTES // size if along_rows else 1
+    cells = most(1, CELLS // most(spec.batch, 1))
+    cells = most(1, least(read // CELL_BYTES, results // run, cells))
     each = -(-results // cells)
     cells = -(-results // each)
     return Pieces(each, 1, 1, cells, cells * spec.batch, cycles / cells)

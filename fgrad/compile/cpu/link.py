@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import symbolic_array
 from fgrad.compile.cpu.c_loops import c_loop
 from fgrad.compile.cpu.executable import Executable, Image, given_pointers
 from fgrad.compile.cpu.kernels import HOST_MEMORY, kernel_call
@@ -21,7 +22,8 @@ from fgrad.compile.cpu.shared import shared_sources
 from fgrad.compile.cpu.spare_memory import check
 from fgrad.compile.cpu.ufunc_loops import UfuncLoop
 from fgrad.compile.host.control import control_steps
-from fgrad.compile.host.program import Call, Copy, HostProgram, Share, Step, shared_call
+from fgrad.compile.host.program import Call, Copy, HostProgram, Share, Step
+from fgrad.compile.host.sharing import shared_call
 from fgrad.compile.host.table import Table
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import LINE_BYTES
@@ -109,7 +111,7 @@ class _Code(NamedTuple):
 
     def arrays(self) -> list[np.ndarray]:
         """The tables."""
-        return [np.array(table, np.int64) for table in self.tables]
+        return [symbolic_array(table) for table in self.tables]
 
 
 def skeleton(program: Program) -> Hashable:

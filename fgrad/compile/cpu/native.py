@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fgrad.base.sizes import value_of
 from fgrad.compile.entry.table import Work
 from fgrad.compile.host.program import Call, Callback, Step
 from fgrad.compile.kernel.machine import (
@@ -81,26 +81,30 @@ def _reraise(callbacks: Sequence[Callback]) -> None:
 
 def runs_long(program: Program) -> bool:
     """Whether a program is likely to run longer than it takes to let another thread go on."""
+    return cycles_of(program) > RELEASE_CYCLES
+
+
+def cycles_of(program: Program) -> float:
+    """A rough guess, which knows the size of arrays and little else."""
     cycles = 0.0
     for eqn in program.eqns:
         cycles += _cycles(eqn)
-        if cycles > RELEASE_CYCLES:
-            return True
-    return False
+        if type(cycles) is float and cycles > RELEASE_CYCLES:
+            break
+    return cycles
 
 
 def _cycles(eqn: Eqn) -> float:
-    """A rough guess, which knows the size of arrays and little else."""
     prim = eqn.prim
     if prim.holds is Holds.CALL:
-        return RELEASE_CYCLES + 1 if runs_long(eqn.params["program"]) else 0.0
+        return cycles_of(eqn.params["program"])
     if prim.holds is not None:
         return RELEASE_CYCLES + 1
     sizes = [atom.aval.size for atom in (*eqn.inputs, *eqn.outputs)]
-    largest = max(sizes, default=1)
     if prim is dot_general_p:
         a, b, out = sizes
-        return 2.0 * math.sqrt(float(a) * b * out) / FLOPS_PER_CYCLE
+        return 2.0 * (1.0 * a * b * out) ** 0.5 / FLOPS_PER_CYCLE
     if prim.contracts:  # a convolution
         return 2.0 * sizes[-1] * sizes[1] / FLOPS_PER_CYCLE
+    largest = max(sizes, key=value_of, default=1)
     return largest * (FUSED_CYCLES if eqn.prim.scalar or eqn.prim.linear_in else UNKNOWN_CYCLES)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.sizes import NotShared, is_symbolic
 from fgrad.compile.host.program import Callback
 from fgrad.compile.kernel.machine import CALL_CYCLES
 
@@ -63,7 +64,14 @@ class NativeRoutine(NamedTuple):
 
 
 def native_routine(routine: NativeTask) -> NativeRoutine:
-    """The code of a routine."""
+    """The code of a routine.
+
+    Raises:
+        NotShared: it is for one size, and sizes are symbols.
+    """
+    kind = type(routine).__name__
+    if kind not in _TABLED and is_symbolic(routine):
+        raise NotShared(f"{kind}: its code is for one size")
     return _NATIVE[type(routine).__name__](routine)
 
 
@@ -105,6 +113,7 @@ def _ufunc(loop: UfuncLoop) -> NativeRoutine:
     return NativeRoutine(ufunc_loops.ufunc_loop(loop), loop.size, loop.cycles, failure)
 
 
+_TABLED = ("Gemm", "RowWalk")  # sizes are data of their code
 _NATIVE: dict[str, Callable[[Any], NativeRoutine]] = {
     "Evaluation": _host_call,
     "Exchange": lambda task: NativeRoutine(exchanges.exchange_code(task), 1, 0.0, None),

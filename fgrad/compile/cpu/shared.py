@@ -19,9 +19,9 @@ from typing import TypeAlias
 
 from fgrad.base.digest import digest
 from fgrad.base.fork_locks import own_lock
+from fgrad.base.sizes import NotShared, Num, is_symbolic, value_of
 from fgrad.compile.cpu.emit.kernel import emit_function
 from fgrad.compile.cpu.emit.numbers import (
-    NotShared,
     Number,
     Pattern,
     Structure,
@@ -69,15 +69,20 @@ class _Family:
             table = known.table(numbers)
             if table is not None:
                 return _shared_source(self.text, kernel, known), table
-        if numbers not in self.seen and self.is_open:
+        symbolic, now = is_symbolic(numbers), tuple(map(value_of, numbers))
+        is_new = now not in self.seen
+        if self.is_open and (is_new or symbolic):
             made = None
-            if self.seen or constants is not None:
-                made = pattern([*self.seen, numbers], found.roles, constants)
-            self.seen.append(numbers)
+            if self.seen or constants is not None or symbolic:
+                made = pattern([*self.seen, now], found.roles, constants, numbers)
+            if is_new:
+                self.seen.append(now)
             source = None if made is None else self.generalised(kernel, made)
             self.keep()
             if made is not None and source is not None:
                 return source, made.table(numbers) or ()
+        if symbolic:
+            raise NotShared(self.text)
         return _own_source(self.text, kernel, numbers), ()
 
     def generalised(self, kernel: Kernel, found: Pattern) -> Source | None:
@@ -157,9 +162,12 @@ class _Families:
             for kernel in kernels:
                 renamed = canonical(kernel)
                 parts = structure(renamed)
-                met.update(zip(parts.roles, parts.numbers, strict=True))
+                named = zip(parts.roles, parts.numbers, strict=True)
+                met.update([pair for pair in named if type(pair[1]) is not Num])
+                if "{" in parts.text:
+                    raise NotShared(parts.text)
                 if parts.numbers:
-                    family = self.family(parts.text, parts.numbers)
+                    family = self.family(parts.text, tuple(map(value_of, parts.numbers)))
                     found.append(family.source(renamed, parts, constants))
                 else:
                     found.append((_own_source(parts.text, renamed, ()), ()))

@@ -133,7 +133,7 @@ class _Numbers:
         for e, own in zip(executables, consts, strict=True):
             lits = numbers[at : at + len(e.literals)]
             at += len(e.literals)
-            body = _Body(e, reserve(int(_hosted(e).table[0])), own, lits, memory)
+            body = _Body(e, reserve(_hosted(e).slots), own, lits, memory)
             body.entry.append(PointAt(body.arena, self.scratch, 0))
             self.bodies.append(body)
 

@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.sizes import value_of
 from fgrad.compile.host import interpreter as op
 from fgrad.compile.host.interpreter import interpreter_address
 from fgrad.compile.host.threads import pool_address, share_address
-from fgrad.compile.kernel.machine import CHUNK_CYCLES, SHARED_CYCLES, WALKED_CYCLES
+from fgrad.compile.kernel.machine import WALKED_CYCLES
 from fgrad.compile.llvm.interrupts import is_stopped, keep
 from fgrad.compile.llvm.runtime import raise_kept
-from fgrad.config import config
 
 
 class Call(NamedTuple):
@@ -115,20 +115,6 @@ WALKED_STEPS = 1_000  # of a first run that Python walks; more are left to the i
 _LOOPS = (Repeat, While, Branch)
 
 
-def shared_call(
-    address: int, extent: int, grain: int, cost: float, slots: tuple[int, ...], each: int = 4
-) -> Call | Share:
-    """A function's whole range as one step, by several threads if it costs enough cycles.
-
-    `each` is the number of pieces for each thread: few where a piece repeats some work.
-    """
-    pieces = min(each * config.num_threads, int(cost / CHUNK_CYCLES), extent // grain)
-    if config.num_threads < 2 or pieces < 2 or cost < SHARED_CYCLES:
-        return Call(address, 0, extent, slots)
-    chunk = -(-extent // (pieces * grain)) * grain
-    return Share(address, 0, extent, chunk, slots, cost)
-
-
 class HostProgram:
     """Steps in executable form.
 
@@ -154,9 +140,22 @@ class HostProgram:
         """The steps as the interpreter reads them."""
         found = self._made.get("table")
         if found is None:
+            found = self._made.setdefault("table", np.array(self.words, np.int64))
+        return found
+
+    @property
+    def slots(self) -> int:
+        """How many slots the steps name."""
+        return int(self.words[0])
+
+    @property
+    def words(self) -> Sequence[int]:
+        """The words of the table; some are Nums where sizes are symbols."""
+        found = self._made.get("table")
+        if found is None:
             assembler = _Assembler(self.given)
             assembler.steps(self.steps)
-            found = self._made.setdefault("table", assembler.finish())
+            return assembler.finish()
         return found
 
     @property
@@ -199,7 +198,7 @@ def _is_short(steps: Sequence[Step]) -> bool:
         if type(step) in _LOOPS:
             return False
         if type(step) is Share:
-            cost += step.cost
+            cost += value_of(step.cost)
     return cost <= WALKED_CYCLES
 
 
@@ -302,13 +301,13 @@ class _Assembler:
         self.functions: dict[int, int] = {}
         self.pools: list[int] = []
 
-    def finish(self) -> np.ndarray:
+    def finish(self) -> list[int]:
         self.words.append(op.END)
         for at, address in self.functions.items():
             self.words[at] = address
         for at in self.pools:
             self.words[at : at + 2] = pool_address(), share_address()
-        return np.array(self.words, np.int64)
+        return self.words
 
     def steps(self, steps: Sequence[Step]) -> None:
         for step in steps:

@@ -13,7 +13,7 @@ calls: they run there, also where their operands are elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,12 +68,23 @@ def executable_of(
     donated: tuple[Donation, ...] = (),
 ) -> Any:
     """The compiled form of a program for a device, made once; see `compile_program`."""
-    key = (device, donated) if donated else device
+    key = _key(device, donated)
     found = program.known(key)
     if found is None:
         with _COMPILER.lock:  # a thread that waited here finds what the other one made
             found = program.derived(key, lambda: _compiled(program, args, device, donated))
     return found
+
+
+def _key(device: str, donated: tuple[Donation, ...]) -> Hashable:
+    return (device, donated) if donated else device
+
+
+def keep_executable(
+    program: Program, executable: Runnable, device: str, donated: tuple[Donation, ...]
+) -> None:
+    """Let a program have a compiled form that is known already."""
+    program.derived(_key(device, donated), lambda: executable)
 
 
 def _compiled(

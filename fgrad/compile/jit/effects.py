@@ -22,6 +22,7 @@ from fgrad import tree
 from fgrad.base.containers import Watch, containers_in, put_contents
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.sizes import settled
 from fgrad.compile.jit.call import call
 from fgrad.errors import ArgumentWriteError
 from fgrad.ir.aval import PYTHON_SCALARS
@@ -216,7 +217,7 @@ class Watched:
             if id(x) in self.numbers:
                 return Part("leaf", self.numbers[id(x)])
             if isinstance(x, CONSTANTS):
-                return Part("constant", x)
+                return Part("constant", settled(x))
             values.append(x)
             return Part("output", len(values) - 1)
 

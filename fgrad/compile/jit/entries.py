@@ -10,6 +10,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.jit.call import keep_executable
 from fgrad.compile.jit.effects import Effects
 from fgrad.compile.jit.flatten_codegen import Take, taker
 from fgrad.compile.jit.recent import Use
@@ -17,13 +18,15 @@ from fgrad.compile.jit.static_arguments import Static
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer
-from fgrad.tracing.on_device import OnDevice
+from fgrad.tracing.on_device import HOST, OnDevice
 from fgrad.tracing.outside.watches import Number, Watches
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.compile.tasks.plan import Donation
+    from fgrad.compile.tasks.runnable import Runnable
 
+DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
 MOST_DEVICE_CALLS = 64  # of one function
 
 
@@ -49,6 +52,24 @@ class Entry(NamedTuple):
     effects: Effects | None  # what calls do to their arguments; None: nothing
     watches: Watches  # what it depends on besides the arguments
     use: Use  # how it is kept
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether the equations of its program are not known: a template made it."""
+        return self.program.made_by in ("symbols", "template")
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether a trace was made for it, and not for other sizes before."""
+        return self.program.made_by != "template"
+
+    def with_program(self, program: Program, executable: Runnable, avals: Sequence[Aval]) -> Entry:
+        """The same for other sizes."""
+        keep_executable(program, executable, self.device or HOST, self.donated)
+        arguments = self.arguments._replace(avals=avals)
+        owner = self.use.owner()
+        assert owner is not None
+        return self._replace(program=program, arguments=arguments, use=Use(owner, program))
 
     def whole(self) -> Program:
         """The program with the arguments that are returned among its results, in their places."""
@@ -152,3 +173,15 @@ class Call(NamedTuple):
     captured: Sequence[Tracer]
     given: Given
     short: Short | None
+
+
+def donated_leaves(
+    numbers: Sequence[int], treedef: tree.TreeDef, avals: Sequence[Aval]
+) -> tuple[int, ...]:
+    """The leaves of donated arguments, if they are large enough to be worth it."""
+    if not numbers:
+        return ()
+    args, _ = tree.unflatten(treedef, range(len(avals)))
+    found = {leaf for k in numbers for leaf in tree.leaves(args[k : k + 1 or None])}
+    size = sum([avals[leaf].size * avals[leaf].dtype.itemsize for leaf in found])
+    return tuple(sorted(found)) if size >= DONATED_BYTES else ()

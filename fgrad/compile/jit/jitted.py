@@ -23,13 +23,25 @@ from fgrad.base.frames import hides_own_frames
 from fgrad.base.keywords import takes_jit_settings
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import Recipe, label_of, reduced
+from fgrad.base.sizes import NotShared
 from fgrad.base.source import warn_user
 from fgrad.compile.backend import BACKENDS, on_host
 from fgrad.compile.entry.native import NativeCalls, native_class
-from fgrad.compile.jit.call import call, computed, executable_of
-from fgrad.compile.jit.effects import Effects, Watched, called_back, split_writes
-from fgrad.compile.jit.entries import Arguments, Call, DeviceCalls, Entry, Given, Short, Signature
+from fgrad.compile.jit.call import computed, executable_of
+from fgrad.compile.jit.dynamic import Dynamic, Families, takes_symbols, wanted_axes
+from fgrad.compile.jit.effects import Effects, Watched, called_back
+from fgrad.compile.jit.entries import (
+    Arguments,
+    Call,
+    DeviceCalls,
+    Entry,
+    Given,
+    Short,
+    Signature,
+    donated_leaves,
+)
 from fgrad.compile.jit.recent import RECENT, Use
+from fgrad.compile.jit.recorded import recorded, result_of
 from fgrad.compile.jit.staged import Staged
 from fgrad.compile.jit.static_arguments import (
     ASKED_FOR_VALUES,
@@ -38,14 +50,13 @@ from fgrad.compile.jit.static_arguments import (
     checked_integers,
     completed,
     known_by_name,
-    typed,
     with_integers,
+    without_static,
 )
 from fgrad.compile.jit.texts import (
     changes_often,
     explain_retrace,
     identifier,
-    result_array,
     traced_often,
     unhashable,
     unsupported,
@@ -57,7 +68,7 @@ from fgrad.ir.program import Program
 from fgrad.trace import Tracer, Value, trace
 from fgrad.tracing.axes import axes_of, open_axes
 from fgrad.tracing.capturing import captured_or_plain, user_form
-from fgrad.tracing.device_tracing import device_of, lift, lower
+from fgrad.tracing.device_tracing import device_of, lower
 from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, device_among
 from fgrad.tracing.outside.draws import Draws, generators
 from fgrad.tracing.outside.hidden import Hidden, Inputs, candidates, trace_with_inputs
@@ -79,7 +90,6 @@ _INT_TYPES = (int, np.integer)
 MOST_WORLDS = 4  # traces for one kind of arguments that are kept for a world that has changed
 MANY_TRACES = 64  # of one function, after which there is a warning
 MANY_CHANGES = 8  # of the world, after which there is a warning
-DONATED_BYTES = 1 << 16  # less memory is not worth a look at all arguments
 
 
 @native_class
@@ -100,6 +110,7 @@ class Jitted(Staged):
         max_traces: int | None,
         device: str | None,
         capture: bool | None = None,
+        dynamic: Dynamic = None,
     ) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
@@ -108,12 +119,13 @@ class Jitted(Staged):
         self.donate_argnums = donate_argnums
         self.max_traces = max_traces
         self.device = device  # None: where the calls in it are, or the arguments
-        self.capture = capture  # None: as the setting says
+        self.capture, self.dynamic = capture, dynamic  # None: as the setting says
         self.entries: dict[Hashable, Entry] = {}
         self.older: dict[Hashable, list[Entry]] = {}  # in a world that has changed
         self.traces = self.changes = 0  # so far: traces, but for those after changes of the world
         self.moved: dict[Key, object] = {}  # what was seen to change outside: arrays, numbers
         self.fixed: dict[Key, object] = {}  # and what a trace could not take as an input
+        self.sizes = Families()
         self.is_twin = False
         self.lock = own_lock(self)
         self.native = NativeCalls()
@@ -129,7 +141,7 @@ class Jitted(Staged):
     def with_function(self, fun: Callable[..., object]) -> Jitted:
         """The same for a twin of the function in a trace, which finds tracers outside of it."""
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
-        made = Jitted(fun, *settings, self.max_traces, self.device, self.capture)
+        made = Jitted(fun, *settings, self.max_traces, self.device, self.capture, False)
         made.is_twin = True
         return made
 
@@ -138,7 +150,7 @@ class Jitted(Staged):
 
     def __reduce__(self) -> str | tuple[object, ...]:
         settings = (self.static_argnums, self.static_argnames, self.donate_argnums)
-        call = (self.fun, *settings, self.max_traces, self.device, self.capture)
+        call = (self.fun, *settings, self.max_traces, self.device, self.capture, self.dynamic)
         return reduced(self, Recipe(Jitted, call, {}))
 
     @hides_own_frames
@@ -202,15 +214,14 @@ class Jitted(Staged):
         structure = tree.exact(signature.treedef)
         arrays = tuple([k for k, x in enumerate(leaves) if not avals[k].shape and is_writable(x)])
         key = ((config.epoch, open_axes()), structure, tuple(avals), arrays, signature.statics)
-        entry = self._entry(key)
+        symbols = takes_symbols(leaves)
+        entry = self._entry(key, symbols)
         captured: Sequence[Tracer] = ()
         if entry is None:
             with self.lock:
-                entry = self._entry(key)
+                entry = self._entry(key, symbols)
                 if entry is None:
-                    entry, captured = self._trace(signature, leaves)
-                    if not captured:
-                        self._keep(key, entry)
+                    entry, captured = self._made(key, signature, leaves, symbols)
         if short is not None and not captured:
             self._file(short.key, entry)
         if entry.fits:
@@ -235,7 +246,7 @@ class Jitted(Staged):
         inputs = [*call.captured, *entry.outside(), *call.leaves]
         named = open_axes() and axes_of(entry.program)
         if named or (call.short is None and any([isinstance(x, Tracer) for x in inputs])):
-            return _recorded(entry, inputs, len(call.given.leaves))
+            return recorded(entry, inputs, len(call.given.leaves))
         moved = device_among(inputs)
         device = entry.device or moved or HOST
         if not on_host(device):
@@ -300,12 +311,15 @@ class Jitted(Staged):
         if made is not None:
             entry.use.signatures.append(made)
 
-    def _entry(self, key: tuple[Any, ...]) -> Entry | None:
-        """What is known of a kind of arguments, in the world as it is."""
+    def _entry(self, key: tuple[Any, ...], symbols: bool) -> Entry | None:
+        """What is known of a kind of arguments, in the world as it is; `symbols` is whether it may
+        be without equations."""
         try:
             entry = self.entries.get(key)
         except TypeError:
             raise unhashable(self._name, key[-1]) from None
+        if entry is not None and entry.is_instance and not symbols:
+            return None
         if entry is None or entry.watches.changed() is None:
             return entry
         self.moved.update(entry.watches.moved())
@@ -342,18 +356,7 @@ class Jitted(Staged):
         self, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[PyTree, list[tuple[Hashable, Static]]]:
         """The arguments that are traced, and the static ones."""
-        statics: list[tuple[Hashable, Static]] = []
-        dynamic = list(args)
-        for k in self.static_argnums:
-            at = k if k >= 0 else k + len(args)
-            if 0 <= at < len(args):
-                statics.append((at, typed(args[at])))
-                dynamic[at] = None
-        keywords = dict(kwargs)
-        for name in self.static_argnames:
-            if name in keywords:
-                statics.append((name, typed(keywords.pop(name))))
-        return (tuple(dynamic), keywords), statics
+        return without_static(args, kwargs, self.static_argnums, self.static_argnames)
 
     def _leaf(self, x: object, position: int, signature: Signature) -> Any:
         """A leaf as an array, a NumPy scalar, a Python scalar or a tracer."""
@@ -381,13 +384,36 @@ class Jitted(Staged):
 
     # Tracing.
 
-    def _trace(
-        self, signature: Signature, leaves: list[object], closed_over: bool = False
+    def _made(
+        self, key: tuple[Any, ...], signature: Signature, leaves: list[object], symbols: bool
     ) -> tuple[Entry, Sequence[Tracer]]:
-        """Trace the function; arrays that it closes over are constants if `closed_over`."""
+        """A new entry, and what the function closes over if it is for this call alone: by a
+        template of other sizes, or traced."""
+        if symbols and not self.is_twin and on_host(self.device) and self.dynamic is not False:
+            traced = functools.partial(self._trace, signature, leaves, False)
+            wanted = wanted_axes(self.dynamic, key[2], functools.partial(self._names, signature))
+            entry = self.sizes.entry_of(key, traced, wanted)
+            if entry is not None:
+                self._keep(key, entry)
+                return entry, ()
+        entry, captured = self._trace(signature, leaves)
+        if not captured:
+            self._keep(key, entry)
+        return entry, captured
+
+    def _trace(
+        self,
+        signature: Signature,
+        leaves: list[object],
+        closed_over: bool = False,
+        avals: Sequence[Aval] | None = None,
+    ) -> tuple[Entry, Sequence[Tracer]]:
+        """Trace the function; arrays that it closes over are constants if `closed_over`.  `avals`
+        are those of the leaves if their sizes are symbols."""
         out_trees: list[tree.TreeDef] = []
         effects: list[Effects] = []
-        avals = [aval_of(x) for x in leaves]
+        symbolic = avals is not None
+        avals = [aval_of(x) for x in leaves] if avals is None else avals
         arrays = [is_writable(x) for x in leaves]
         name = self._name
         names = functools.partial(self._names, signature)
@@ -407,11 +433,13 @@ class Jitted(Staged):
             out_trees.append(out_tree)
             found, values = watched.after(outs, f"jit({name})", names)
             effects.append(found)
-            return [_result(x, name) for x in values]
+            return [result_of(x, name) for x in values]
 
         known = known_by_name(self.fun, signature.statics)
         takes = host and not (closed_over or self.is_twin)
         before = world_of(self.fun, known, kinds=generators())
+        if symbolic and before.looks:
+            raise NotShared("code asks for the class or identity of values, or keeps them")
         world, draws = before if takes else None, Draws(self.fun, before)
 
         def tracing(hidden: Hidden) -> TracedProgram:
@@ -437,7 +465,11 @@ class Jitted(Staged):
         single = out_tree.is_leaf()
         arguments = Arguments(signature.treedef, avals, signature.statics)
         program, fits, done = traced.program, traced.fits, effects[-1]
-        donated = done.donations(self._donated(signature, avals), len(closed), len(program.outputs))
+        donated = done.donations(
+            donated_leaves(self.donate_argnums, signature.treedef, avals),
+            len(closed),
+            len(program.outputs),
+        )
         device = device_of(program, self.device)
         rest = donated, fits, closed, device, None if done.nothing else done
         draws.check(f"jit({name})")
@@ -450,24 +482,17 @@ class Jitted(Staged):
         use = Use(self, program)
         return Entry(program, out_tree, single, arguments, *rest, watches, use), captured
 
-    def _donated(self, signature: Signature, avals: Sequence[Aval]) -> tuple[int, ...]:
-        """The leaves of donated arguments, if they are large enough to be worth it."""
-        if not self.donate_argnums:
-            return ()
-        args, _ = tree.unflatten(signature.treedef, range(len(avals)))
-        found = {leaf for k in self.donate_argnums for leaf in tree.leaves(args[k : k + 1 or None])}
-        size = sum([avals[leaf].size * avals[leaf].dtype.itemsize for leaf in found])
-        return tuple(sorted(found)) if size >= DONATED_BYTES else ()
-
     def _keep(self, key: object, entry: Entry) -> None:
         before = self.entries.get(key)
-        if before is not None:
+        if before is not None and not before.is_instance:
             self._note_change(before)
             self.older[key] = [before, *self.older.get(key, ())][:MOST_WORLDS]
         else:
-            self.traces += 1
+            self.traces += entry.is_traced
         self._file(key, entry)
         RECENT.add(entry.use)
+        if not entry.is_traced:
+            return
         if self.max_traces is None:
             if self.traces == MANY_TRACES:
                 warn_user(traced_often(self), RetraceWarning)
@@ -499,54 +524,26 @@ class Jitted(Staged):
             warn_user(text, RetraceWarning)
 
 
-def _recorded(entry: Entry, inputs: list[Any], count: int) -> Sequence[object]:
-    """The results as those of an equation of the enclosing trace; the last `count` inputs are the
-    leaves of the arguments."""
-    program, effects = entry.program, entry.effects
-    values: list[Any] = [
-        x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
-        for x, v in zip(inputs, program.inputs, strict=True)
-    ]
-    if effects is None:
-        return _weak_as(program, call(program, values, entry.device))
-    for k in effects.writes:
-        at = len(values) - count + k
-        values[at] = values[at].copy()  # what the trace records does not see the write
-    return _weak_as(program, split_writes(program, effects, values, entry.device))
-
-
-def _weak_as(program: Program, outs: Sequence[object]) -> Sequence[object]:
-    """The results of a call in a trace, Python numbers where the function gives these."""
-    for out, atom in zip(outs, program.outputs, strict=True):
-        if isinstance(out, Tracer):
-            out.weak = atom.aval.weak
-    return outs
-
-
-def _result(x: object, fun: str) -> Value | OnDevice:
-    if isinstance(x, (Tracer, OnDevice)):
-        return lift(x)
-    array = result_array(fun, x)
-    return array if array.ndim else array[()]
-
-
 @overload
 def jit(
     fun: Callable[P, R], *, static_argnums: int | Sequence[int] = ...,
     static_argnames: str | Sequence[str] = ..., donate_argnums: int | Sequence[int] = ...,
     max_traces: int | None = ..., device: str | None = ..., capture: bool | None = ...,
+    dynamic: Dynamic = ...,
 ) -> Callable[P, R]: ...  # fmt: skip
 @overload
 def jit(
     fun: None = None, *, static_argnums: int | Sequence[int] = ...,
     static_argnames: str | Sequence[str] = ..., donate_argnums: int | Sequence[int] = ...,
     max_traces: int | None = ..., device: str | None = ..., capture: bool | None = ...,
+    dynamic: Dynamic = ...,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...  # fmt: skip
 @takes_jit_settings
 def jit(
     fun: Callable[..., object] | None = None, *, static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (), donate_argnums: int | Sequence[int] = (),
     max_traces: int | None = None, device: str | None = None, capture: bool | None = None,
+    dynamic: Dynamic = None,
 ) -> Any:  # fmt: skip
     """Compile a function of arrays to native code.
 
@@ -563,6 +560,8 @@ def jit(
             one of them is.
         capture: whether loops and branches of Python are compiled as such, also where they depend
             on traced values (docs/capture.md); None for the setting `fgrad.config.capture`.
+        dynamic: which lengths of axes are not compiled in: those that have changed (None), no
+            (False), all (True), or `{"x": 0, "y": (0, 1)}`, axes of these arguments.
 
     Returns:
         A function with the same results and writes into its arguments: these themselves if they are
@@ -572,7 +571,7 @@ def jit(
         ArgumentWriteError: what is written is read-only, or overlaps another argument.
         StaticArgumentError: a static argument is not hashable or does not exist.
         UnsupportedTypeError: an argument is not an array of numbers.
-        ArgumentError: if there is no such `device`.
+        ArgumentError: there is no such `device`, or axis that is `dynamic`.
 
     Example:
         >>> @jit
@@ -585,6 +584,7 @@ def jit(
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames,
             donate_argnums=donate_argnums, max_traces=max_traces, device=device, capture=capture,
+            dynamic=dynamic,
         )  # fmt: skip
     if not callable(fun):
         raise ArgumentError(f"jit takes a function, not {type(fun).__name__}.")
@@ -597,4 +597,4 @@ def jit(
             (("write", f"device={' or '.join(map(repr, BACKENDS))}"),),
         )
     donated = as_tuple(donate_argnums, _INT_TYPES)
-    return Jitted(fun, nums, names, donated, max_traces, device, capture)
+    return Jitted(fun, nums, names, donated, max_traces, device, capture, dynamic)

@@ -22,6 +22,7 @@ from fgrad.errors import (
 )
 from fgrad.ops.checked import in_range_of
 from fgrad.trace import Tracer
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     import dataclasses
@@ -146,3 +147,24 @@ def _key(x: object) -> object:
     if dataclasses.is_dataclass(x) and kind.__dataclass_params__.eq:  # type: ignore[attr-defined]
         return kind, *[_key(getattr(x, f.name)) for f in dataclasses.fields(x) if f.compare]
     return kind, x
+
+
+def without_static(
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    argnums: Sequence[int],
+    argnames: Sequence[str],
+) -> tuple[PyTree, list[tuple[Hashable, Static]]]:
+    """The arguments that are traced, and the static ones."""
+    statics: list[tuple[Hashable, Static]] = []
+    dynamic = list(args)
+    for k in argnums:
+        at = k if k >= 0 else k + len(args)
+        if 0 <= at < len(args):
+            statics.append((at, typed(args[at])))
+            dynamic[at] = None
+    keywords = dict(kwargs)
+    for name in argnames:
+        if name in keywords:
+            statics.append((name, typed(keywords.pop(name))))
+    return (tuple(dynamic), keywords), statics

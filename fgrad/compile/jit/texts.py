@@ -40,7 +40,7 @@ def explain_retrace(fun: Any) -> str:
         lambda was traced 2 times
           trace 2: [0][0]: f64[2] -> f64[3]
     """
-    entries = list({id(e): e for e in list(fun.entries.values())}.values())
+    entries = list({id(e): e for e in list(fun.entries.values()) if e.is_traced}.values())
     name = label_of(fun.fun).strip("<>")
     lines = [f"{name} was traced {len(entries)} time{'s' * (len(entries) != 1)}"]
     described = [_described(entry.arguments) for entry in entries]
@@ -53,7 +53,7 @@ def explain_retrace(fun: Any) -> str:
         ]
         what = ", ".join(changed) or "the structure of the arguments or the settings changed"
         lines.append(f"  trace {k + 1}: {what}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *[f"  {line}" for line in fun.sizes.described()]])
 
 
 def unsupported(name: str, x: Any, path: str) -> UnsupportedTypeError:
@@ -113,7 +113,8 @@ def unhashable(name: str, statics: Sequence[tuple[Hashable, Static]]) -> StaticA
 def traced_often(fun: Any) -> str:
     """The warning about a function with many kinds of arguments."""
     name = label_of(fun.fun).strip("<>")
-    last = explain_retrace(fun).rpartition("\n")[2].partition(": ")[2]
+    lines = [x for x in explain_retrace(fun).split("\n") if x.startswith("  trace ")]
+    last = lines[-1].partition(": ")[2]
     return (
         f"{name} was traced {fun.traces} times; each time costs a trace, the compiler's passes and "
         f"memory, even where machine code is shared; the last time was for {last}. "

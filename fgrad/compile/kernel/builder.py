@@ -14,6 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import rounded
+from fgrad.base.sizes import Num
 from fgrad.compile.kernel.affine import (
     ZERO,
     AffineIndex,
@@ -392,5 +394,7 @@ class KernelBuilder:
 
 def _python_scalar(x: object, dtype: np.dtype) -> Scalar:
     """A number as the Python scalar that a kernel holds."""
+    if type(x) is Num:
+        return rounded(x, dtype)
     with np.errstate(all="ignore"):
         return np.asarray(x).astype(dtype).item() if type(x) is not bool else x

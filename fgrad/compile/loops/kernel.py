@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.sizes import is_symbolic
 from fgrad.compile.kernel.affine import AffineIndex, row_major, total
 from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.check import check_kernel
@@ -276,7 +277,10 @@ class _Loop:
         eqn = self.defined.get(atom)
         if eqn is not None and eqn.prim is prims.iota and atom.aval.ndim == 1:
             return Counting(atom.aval.size, atom.aval.dtype)
-        if eqn is not None and eqn.prim is prims.broadcast and isinstance(eqn.inputs[0], Lit):
+        repeated = (
+            eqn is not None and eqn.prim is prims.broadcast and not is_symbolic(atom.aval.shape)
+        )
+        if eqn is not None and repeated and isinstance(eqn.inputs[0], Lit):
             number = self.writer.number(eqn.inputs[0].value, atom.aval.dtype)
             return np.broadcast_to(np.int64(number), self.writer.shape(atom))
         stored, array = self.writer.stored(atom), self.consts.get(atom)

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from fgrad.base.size_functions import most
 from fgrad.compile.fuse.partition import Fusion, fuse
 from fgrad.compile.loops.find_batch_axes import FEWEST_PLACES, Axis, Walk, walk_of
 from fgrad.compile.loops.rules import RULES
@@ -70,7 +72,7 @@ def _is_short(eqn: Eqn) -> bool:
     if eqn.prim.elementwise or eqn.prim is prims.broadcast or not eqn.outputs:
         return False
     shape = eqn.outputs[0].aval.shape
-    longest = max(shape, default=0)
+    longest = most(*shape, 0)
     return longest >= FEWEST_PLACES and eqn.outputs[0].aval.size <= FEW_CELLS * longest
 
 
@@ -185,7 +187,7 @@ def _is_copied(eqn: Eqn) -> bool:
     """Whether each region that reads a result makes it for itself: lanes repeat it."""
     if eqn.prim is prims.broadcast:
         return not any([n >= FEWEST_PLACES for n in eqn.inputs[0].aval.shape])
-    return eqn.prim is prims.iota
+    return eqn.prim in (prims.iota, prims.size)
 
 
 def _is_narrow(eqn: Eqn, walk: Walk, out: Var, place: int) -> bool:
@@ -221,8 +223,8 @@ def _size(eqn: Eqn, extent: int) -> float:
         return 0.0
     if eqn.prim.contracts:
         (cx, _), x = eqn.params["contract"], eqn.inputs[0].aval
-        cells = eqn.outputs[0].aval.size // extent * int(np.prod([x.shape[k] for k in cx]))
-    return float(max(cost_of(eqn), 1) * cells)
+        cells = eqn.outputs[0].aval.size // extent * math.prod([x.shape[k] for k in cx])
+    return 1.0 * max(cost_of(eqn), 1) * cells
 
 
 # --- which are worth it

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fgrad.base.size_functions import rounded
 from fgrad.compile.kernel.affine import AffineIndex
 from fgrad.compile.kernel.scalar import SCALAR_OPS, TRANSCENDENTAL
 from fgrad.compile.loops.integers import INTEGER_RULES
@@ -248,6 +249,13 @@ def concatenate(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     return [np.concatenate([w.operand(a) for a in eqn.inputs], eqn.params["axis"])]
 
 
+def size(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """A number."""
+    dtype = eqn.params["dtype"]
+    id = w.b.const(rounded(eqn.params["value"], dtype), dtype)
+    return [np.broadcast_to(np.int64(id), ())]
+
+
 def iota(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """The place along an axis."""
     out, axis, dtype = eqn.outputs[0], eqn.params["axis"], eqn.params["dtype"]
@@ -418,6 +426,7 @@ RULES: dict[Primitive, LoopRule] = _Rules({
     prims.pad: pad,
     prims.concatenate: concatenate,
     prims.iota: iota,
+    prims.size: size,
     prims.gather: gather,
     prims.dynamic_slice: dynamic_slice,
     prims.scatter: scatter,

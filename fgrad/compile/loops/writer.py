@@ -295,7 +295,7 @@ class LoopWriter:
 
     def scratch(self, shape: Sequence[int], dtype: np.dtype) -> Stored:
         """Fresh memory of this kernel."""
-        size = int(np.prod(shape, dtype=np.int64))
+        size = math.prod(shape)
         buffer = self.b.scratch(dtype, max(size, 1))
         self.versions[buffer] = 0
         return Stored(buffer, dtype, AffineIndex(), tuple(shape), row_major(shape), 0)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fgrad.base.size_functions import rounded
 from fgrad.compile.kernel.affine import (
     ZERO,
     AffineIndex,
@@ -166,6 +167,13 @@ def iota_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
     dtype = eqn.params["dtype"]
     id = b.index(r.places[eqn.params["axis"]])
     return id if dtype == INT64 else b.op("convert", dtype, id)
+    yield  # a rule is a generator, though this one asks for nothing
+
+
+def size_value(b: KernelBuilder, eqn: Eqn, _k: int, _r: Request) -> Rule:
+    """The number itself."""
+    dtype = eqn.params["dtype"]
+    return b.const(rounded(eqn.params["value"], dtype), dtype)
     yield  # a rule is a generator, though this one asks for nothing
 
 
@@ -395,6 +403,7 @@ VALUE_RULES: dict[Primitive, ValueRule] = {
     prims.windows: _same_atom(_windows),
     prims.pad: pad_value,
     prims.iota: iota_value,
+    prims.size: size_value,
     prims.concatenate: concatenate_value,
     prims.gather: gather_value,
     prims.dynamic_slice: dynamic_slice_value,

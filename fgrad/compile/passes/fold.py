@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fgrad.compile.passes.dce import without
+from fgrad.compile.passes.fold_sizes import folded_size
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
 from fgrad.ir.walk import consumers, is_ordered, resolve_atom, resolve_operands
@@ -27,8 +28,15 @@ def fold(program: Program) -> Program:
     env: dict[Var, Atom] = {}
     consts = list(program.consts)
     kept: list[Eqn] = []
+    sizes: dict[Var, object] = {}
+    folded = False
     for eqn in program.eqns:
         eqn = resolve_operands(eqn, env)
+        size = folded_size(eqn, sizes) if sizes else None
+        if size is not None:
+            eqn, folded = size, True
+        if eqn.prim is prims.size:
+            sizes[eqn.outputs[0]] = eqn.params["value"]
         if eqn.prim is barrier_p:
             known = [type(a) is Lit for a in eqn.inputs]
             env.update(
@@ -48,7 +56,7 @@ def fold(program: Program) -> Program:
                 constant = np.ascontiguousarray(value)
                 arrays[var] = constant
                 consts.append((var, constant))
-    if len(kept) == len(program.eqns) and not env:
+    if len(kept) == len(program.eqns) and not (env or folded):
         return program
     outputs = tuple([resolve_atom(a, env) for a in program.outputs])
     return program.replace(consts=tuple(consts), eqns=tuple(kept), outputs=outputs, made_by="fold")

@@ -121,6 +121,10 @@ def _iota(_given: Sequence[Range], params: EqnParams) -> Range:
     return Range(0, max(params["shape"][params["axis"]] - 1, 0))
 
 
+def _size(_given: Sequence[Range], params: EqnParams) -> Range:
+    return Range(params["value"], params["value"])
+
+
 _SAME: Rule = lambda given, _params: given[0]  # noqa: E731 - a row of the table
 _EITHER: Rule = lambda given, _params: given[-2].joined(given[-1])  # noqa: E731
 
@@ -140,6 +144,7 @@ _RULES: Mapping[Primitive, Rule] = {
     prims.checked: _SAME,
     prims.in_range: _SAME,
     prims.iota: _iota,
+    prims.size: _size,
     prims.reduce_max: _SAME,
     prims.reduce_min: _SAME,
 }

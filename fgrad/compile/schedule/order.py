@@ -14,6 +14,8 @@ outermost loop; small loops are unrolled; loops of long formulas take several ve
 from __future__ import annotations
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import is_power_of_two
+from fgrad.base.sizes import settled
 from fgrad.compile.kernel.cost import vector_cost, weight
 from fgrad.compile.kernel.ir import (
     Affine,
@@ -346,7 +348,7 @@ def _unrolled(loop: Loop, around: str) -> Loop:
         return loop  # a real loop inside
     trips = loop.extent // lanes
     if _is_written_out(loop, around, size):
-        copies = trips
+        copies = settled(trips)
     else:
         cycles = sum([weight(x) for x in loop.body])
         short = (loop.kind == "reduce" or _adds_up(loop)) and cycles <= 12
@@ -363,15 +365,16 @@ def _is_written_out(loop: Loop, around: str, size: int) -> bool:
     """
     lanes, inside = max(loop.lanes, 1), bool(around)
     trips = loop.extent // lanes
-    whole = inside and loop.extent % lanes == 0 and trips.bit_count() == 1
-    if not whole and loop.extent >= (SHORT_STATE if around == "serial" else LEAST):
-        return False
     few = lanes > 1 and trips <= 8 and trips * size <= UNROLL_STATEMENTS // 2
     small = trips * size <= UNROLL_STATEMENTS and (loop.kind != "parallel" or inside)
     # Of nests of short loops, as in arrays of shape (2, 2, 2, ...), the innermost ones alone.
     nested = any([isinstance(s, Loop) for s in loop.body])
     two = trips <= 2 and (not nested or trips * size <= 2 * UNROLL_STATEMENTS)
-    return (small and (lanes == 1 or loop.kind != "parallel")) or two or few
+    if not ((small and (lanes == 1 or loop.kind != "parallel")) or two or few):
+        return False
+    if loop.extent < (SHORT_STATE if around == "serial" else LEAST):
+        return True
+    return inside and loop.extent % lanes == 0 and is_power_of_two(trips)
 
 
 def _size(body: Body) -> int:

@@ -63,13 +63,14 @@ def _private_rows(
     inner = [s for s in loop.body if isinstance(s, Loop)]
     sums = [s for s in inner if s.kind == "reduce" and s.lanes > 1]
     work = runs * loop.extent * max([s.extent for s in inner], default=0)
-    plain = loop.lanes < 2 and loop.kind in ("parallel", "serial") and loop.extent % 2 == 0
+    plain = loop.lanes < 2 and loop.kind in ("parallel", "serial")
     if (
         not plain
         or len(inner) < 2
         or not sums
         or loop.extent < LEAST_ROWS
         or work < ELEMENTS_WORTH_UNROLLING
+        or loop.extent % 2
     ):
         return None
     body = list(walk(loop.body))

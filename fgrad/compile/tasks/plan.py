@@ -17,6 +17,8 @@ from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import most
+from fgrad.base.sizes import is_symbolic
 from fgrad.compile.kernel.ir import Affine, Load, Loop, Statement, Store
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.tasks.steps import AliasStep, KernelStep, LibraryStep, Step
@@ -70,7 +72,8 @@ def plan(program: Program, steps: Sequence[Step], donated: Sequence[Donation] = 
     lives = _lives(work, root)
     reuse = _reuse(program, work, root, slots, lives, donated) if donated else ()
     _place_in_outputs(work, root, slots, lives, {k for k, _ in reuse})
-    arena = _Arena()
+    sizes = tuple([v.aval.size for step in work for v in step.args])
+    arena = _SymbolicArena() if is_symbolic(sizes) else _Arena()
     _place_temporaries(work, root, slots, lives.last, arena)
     slots.update({v: slots[source] for v, source in root.items() if source in slots})
     return Plan(work, slots, arena.high, copies, literals, reuse)  # type: ignore[arg-type]
@@ -177,7 +180,7 @@ def _place_temporaries(
     root: dict[Var, Var],
     slots: dict[Var, Slot],
     last: dict[Var, int],
-    arena: _Arena,
+    arena: _Arena | _SymbolicArena,
 ) -> None:
     for k, step in enumerate(steps):
         args = list(dict.fromkeys([root.get(v, v) for v in step.args]))
@@ -277,7 +280,7 @@ class _Arena:
 
     def take(self, size: int) -> int:
         """The offset of a block of at least `size` bytes."""
-        size = max(LINE_BYTES, -(-size // LINE_BYTES) * LINE_BYTES)
+        size = _padded(size)
         at = bisect_left(self.free, (size, -1))
         if at < len(self.free):
             found, offset = self.free[at]
@@ -318,3 +321,28 @@ class _Arena:
         del self.free[bisect_left(self.free, (size, offset))]
         del self.by_start[offset]
         del self.by_end[offset + size]
+
+
+class _SymbolicArena(_Arena):
+    """The arena where sizes are symbols, of which no guards are to be noted: a block is used again
+    for what has its size at all sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.again: dict[int, list[int]] = {}  # free blocks by size
+
+    def take(self, size: int) -> int:
+        """The offset of a block of `size` bytes."""
+        size = _padded(size)
+        free = self.again.get(size)
+        offset = free.pop() if free else self._extend(size)
+        self.sizes[offset] = size
+        return offset
+
+    def give(self, offset: int) -> None:
+        """Free a block."""
+        self.again.setdefault(self.sizes.pop(offset), []).append(offset)
+
+
+def _padded(size: int) -> int:
+    return most(LINE_BYTES, -(-size // LINE_BYTES) * LINE_BYTES)

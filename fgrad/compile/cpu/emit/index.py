@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from fgrad.base.sizes import NotShared
 from fgrad.compile.cpu.emit.frame import Frame, Scope, Value
-from fgrad.compile.cpu.emit.numbers import NotShared, Register
+from fgrad.compile.cpu.emit.numbers import Register
 from fgrad.compile.kernel.ir import Affine
 from fgrad.compile.llvm.text import element_type, lane_type, literal
 

@@ -14,8 +14,9 @@ from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
+from fgrad.base.sizes import NotShared
 from fgrad.compile.cpu.emit.frame import BOOL, Address, Frame, Scope, Value, intrinsic_suffix
-from fgrad.compile.cpu.emit.numbers import NotShared, Register
+from fgrad.compile.cpu.emit.numbers import Register
 from fgrad.compile.cpu.emit.tails import (
     load_tail,
     store_apart,

@@ -14,14 +14,13 @@ constants that LLVM could compute with: code has the same bits whether a number 
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import bits, rounded, whole
+from fgrad.base.sizes import NotShared, Num, is_symbolic, settled
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
     Affine,
@@ -42,10 +41,6 @@ SHORT_SCRATCH = 16  # elements of scratch memory that may live in registers
 _PLAIN = (0.0, 1.0, -1.0, 2.0, 0.5, -0.5)  # constants with instructions of their own
 
 Number: TypeAlias = "int | float"
-
-
-class NotShared(Exception):
-    """A kernel cannot be written with a number in a register."""
 
 
 class Register:
@@ -208,7 +203,7 @@ def _folded(body: tuple[Statement, ...]) -> frozenset[int]:
     constant: set[int] = set()
     bools: set[int] = set()
     for s in walk(body):
-        if isinstance(s, (Const, Index)):
+        if isinstance(s, (Const, Index)) and not is_symbolic(s):
             constant.add(s.id)
         elif isinstance(s, Op):
             if s.dtype.kind == "b":
@@ -247,7 +242,7 @@ class _Replacing:
         return tuple(out)
 
     def number(self, number: int) -> Any:
-        return number if -LEAST < number < LEAST else self.take(number, "stride")
+        return settled(number) if -LEAST < number < LEAST else self.take(number, "stride")
 
     def affine(self, index: Affine) -> Affine:
         terms = [(axis, self.number(stride)) for axis, stride in index.terms]
@@ -263,17 +258,17 @@ class _Replacing:
         kind = s.dtype.kind
         if kind == "b" or s.id in self.folded or s.dtype.itemsize < 4:
             return s
-        if kind == "f":
-            value = float(np.asarray(s.value).astype(s.dtype))
-            plain = value in _PLAIN or not math.isfinite(value)
-            return s if plain else s._replace(value=self.take(value, "constant"))
-        value = int(np.asarray(s.value).astype(s.dtype))
-        return s if -LEAST < value < LEAST else s._replace(value=self.take(value, "constant"))
+        value = rounded(s.value, s.dtype)
+        if not is_symbolic(value):
+            few = value in _PLAIN or not math.isfinite(value) if kind == "f" else abs(value) < LEAST
+            if few:
+                return s
+        return s._replace(value=self.take(value, "constant"))
 
     def loop(self, s: Loop) -> Loop:
-        extent = s.extent if is_written_out(s) else self.take(s.extent, "extent")
+        extent = settled(s.extent) if is_written_out(s) else self.take(s.extent, "extent")
         if looks_for_signals(s):
-            self.turns[s.axis] = self.take(int(turn_cost(s)), "cost")
+            self.turns[s.axis] = self.take(whole(turn_cost(s)), "cost")
         return s._replace(extent=extent, body=self.body(s.body))
 
 
@@ -304,6 +299,7 @@ def pattern(
     seen: Sequence[tuple[Number, ...]],
     roles: Sequence[str],
     constants: AbstractSet[tuple[str, Number]] | None,
+    symbols: Sequence[Number],
 ) -> Pattern | None:
     """The pattern of kernels of one structure: what differs among them is data, and numbers of one
     kind that are equal in each of them are one word; None if nothing is data.
@@ -312,23 +308,27 @@ def pattern(
         seen: the numbers of each kernel.
         roles: what each number is.
         constants: what the program had at other sizes; other numbers are data too.
+        symbols: the numbers of the last kernel, which are Nums where sizes are symbols: data, and
+            one word where they are the same at all sizes.
     """
     words: dict[tuple[Any, ...], int] = {}
     found: list[int | None] = []
-    for role, row in zip(roles, zip(*seen, strict=True), strict=True):
-        varies = any([not _same(row[0], number) for number in row])
+    for role, symbol, row in zip(roles, symbols, zip(*seen, strict=True), strict=True):
+        varies = type(symbol) is Num or any([not _same(row[0], number) for number in row])
         varies = varies or (constants is not None and (role, row[0]) not in constants)
-        key = role, type(row[0]), *row  # 3 and 3.0 are equal, but no one word
+        symbolic = id(symbol) if type(symbol) is Num else None
+        key = role, type(row[0]), symbolic, *row  # 3 and 3.0 are equal, but no one word
         found.append(words.setdefault(key, len(words)) if varies else None)
     return Pattern(tuple(found), seen[-1]) if words else None
 
 
 def _same(a: Number, b: Number) -> bool:
-    return type(a) is type(b) and a == b
+    """Whether two numbers are the same, at all sizes if these are symbols."""
+    return a is b or (type(a) is type(b) and type(a) is not Num and a == b)
 
 
 def _word(number: Number) -> int:
     """A number as 64 bits."""
     if isinstance(number, float):
-        return struct.unpack("<q", struct.pack("<d", number))[0]
-    return number if number < 1 << 63 else number - (1 << 64)
+        return bits(number)
+    return number if type(number) is Num or number < 1 << 63 else number - (1 << 64)

@@ -1,0 +1,117 @@
+"""L0. The numbers and guards of a trace with sizes as symbols -> Python code that evaluates them.
+
+def at(n0):
+    a3 = (n0 + 7) // 8
+    if not n0 <= 4096: return None
+    return 8 * n0, a3
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from fgrad.base.size_functions import bits
+from fgrad.base.size_terms import Terms
+from fgrad.base.sizes import OPERATOR_SIGNS, Atom, Num, Sizes
+
+
+class Formula:
+    """Writes Python that evaluates numbers and guards from the symbols.
+
+    def at(n0):
+        a3 = (n0 + 7) // 8
+        if not (n0 <= 4096 and ...): return None
+        return ints, floats
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self.lines: list[str] = []
+        self.done: dict[int, str] = {}
+        self.sums: dict[Terms, str] = {}
+
+    def text(self, x: Any) -> str:
+        """The expression of a number, after the lines that it needs."""
+        return self.polynomial(x.terms) if type(x) is Num else repr(x)
+
+    def shape(self, shape: tuple[Any, ...]) -> str:
+        """A shape."""
+        return listed([self.text(n) for n in shape])
+
+    def polynomial(self, terms: Terms) -> str:
+        parts = []
+        for monomial, factor in terms:
+            factors = [self.atom(k) for k in monomial]
+            if factor != 1 or not factors:
+                factors.append(repr(factor))
+            parts.append(" * ".join(factors))
+        return " + ".join(parts) if len(parts) == 1 else f"({' + '.join(parts)})"
+
+    def atom(self, k: int) -> str:
+        found = self.done.get(k)
+        if found is None:
+            atom = self.sizes.atoms[k]
+            if atom.op == "symbol":
+                found = f"n{atom.args[0]}"
+            else:
+                found = f"a{k}"
+                self.lines.append(f"{found} = {self.operation(atom)}")
+            self.done[k] = found
+        return found
+
+    def operation(self, atom: Atom) -> str:
+        args = [self.text(x) for x in atom.args if type(x) is not str]
+        if atom.op == "chosen":
+            return f"{args[2]} if {args[0]} < {args[1]} else {args[3]}"
+        if atom.op in ("min", "max"):
+            return f"{atom.op}({', '.join(args)})"
+        if atom.op == "ones":
+            return f"({args[0]}).bit_count()"
+        if atom.op in ("int", "bits"):
+            return f"{atom.op}({args[0]})"
+        if atom.op == "neg":
+            return f"-({args[0]})"
+        if atom.op == "float":
+            return f"float({args[0]})" if atom.args[1] == "d" else f"float(f4({args[0]}))"
+        return f"({args[0]}) {OPERATOR_SIGNS[atom.op]} ({args[1]})"
+
+    def guards(self) -> None:
+        """Lines that end where a guard fails."""
+        sizes = self.sizes
+        for terms, most in sorted(sizes.upper.items(), key=lambda item: len(item[0])):
+            if terms and self.is_needed(terms):
+                self.check(f"{self.polynomial(terms)} <= {most}")
+        for (terms, constant), holds in sizes.equal.items():
+            self.check(f"{self.polynomial(terms)} {'==' if holds else '!='} {-constant}")
+        for op, a, b, result in sizes.others.values():
+            text = f"({self.text(a)} {OPERATOR_SIGNS[op]} {self.text(b)})"
+            self.check(text if result else f"not {text}")
+
+    def is_needed(self, terms: Terms) -> bool:
+        """Whether a bound is no fact: a remainder is smaller than its divisor anyway."""
+        if len(terms) == 1 and len(terms[0][0]) == 1 and terms[0][1] == 1:
+            atom = self.sizes.atoms[terms[0][0][0]]
+            if atom.op == "mod" and type(atom.args[1]) is int:
+                return self.sizes.upper[terms] != atom.args[1] - 1
+        return True
+
+    def check(self, text: str) -> None:
+        self.lines.append(f"if not {text}: return None")
+
+    def compiled(self, results: str) -> Callable[..., Any]:
+        """The function of the symbols, in order, that gives `results` or None."""
+        names = [f"n{k}" for k in sorted(self.sizes.values)]
+        lines = [f"def at({', '.join(names)}):", *[f"  {line}" for line in self.lines]]
+        lines.append(f"  return {results}")
+        space: dict[str, Any] = {"f4": np.float32, "bits": bits, "inf": math.inf, "nan": math.nan}
+        exec("\n".join(lines), space)
+        return cast("Callable[..., Any]", space["at"])
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Expressions as a tuple."""
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"

@@ -1,0 +1,21 @@
+"""Which everyday functions keep a length that changes as a symbol; all have the bits of a trace."""
+
+from __future__ import annotations
+
+import pytest
+from everyday_functions import EVERYDAY
+from resized import compared
+
+# Routines whose code has their sizes, or code that looks at classes.
+TRACED_FOR_EACH = (
+    "sort", "argsort", "median", "quantile", "searchsorted", "solve", "cholesky", "rfft", "interp",
+    "meshgrid",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVERYDAY)
+def test_an_everyday_function_over_lengths(name: str) -> None:
+    function, data = EVERYDAY[name]
+    outcome = compared(function, (data(n) for n in (101, 103, 117, 99)))
+    assert not outcome.wrong
+    assert (outcome.templates > 0) == (name not in TRACED_FOR_EACH), outcome.reasons
