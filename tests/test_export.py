@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from export_programs import PROGRAMS
 
 import fgrad
 import fgrad.scipy.special as special
+from fgrad import lax
 from fgrad.aot.json_text import parsed
 from fgrad.aot.operations import MODULES, PACKAGES
 from fgrad.errors import ArgumentError, ExportError
@@ -323,6 +325,34 @@ def test_json_is_read() -> None:
     assert parsed('{"a":[1,2.5,-3,null,true,"x"],"b":{}}  ') == {
         "a": [1, 2.5, -3, None, True, "x"], "b": {}
     }  # fmt: skip
+
+
+class AlarmError(Exception):
+    """What the handler of a signal raises."""
+
+
+@TRUST
+def test_loops_end_by_signals(trust: bool, tmp_path: Path) -> None:
+    def settle(x: Any, limit: Any) -> Any:
+        return lax.while_loop(lambda y: np.min(y) < limit, lambda y: np.sqrt(y * 1.5), x)
+
+    def ring(_signal: int, _frame: Any) -> None:
+        raise AlarmError
+
+    x = np.full(300, 0.5)
+    fgrad.export(settle, x, 1.0, path=tmp_path / "f")
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
+    for _ in range(CALLS):
+        loaded(x, 1.0)
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(AlarmError):
+            loaded(x, 2.0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert same(loaded(x, 1.0), fgrad.jit(settle)(x, 1.0))
 
 
 def test_missing_file() -> None:

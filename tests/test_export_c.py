@@ -24,6 +24,7 @@ import fgrad.scipy.special as special
 from fgrad.aot.c import CExport, compilers
 from fgrad.aot.vector_products import vector_product
 from fgrad.compile.cpu.library import product_code
+from fgrad.compile.llvm.processor import processor
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.tasks.routines import gemm_spec
 from fgrad.errors import ExportError
@@ -31,6 +32,8 @@ from fgrad.errors import ExportError
 CC = next((c[0] for c in compilers() if len(c) == 1), None)
 needs_cc = pytest.mark.skipif(CC is None or sys.platform != "linux", reason="needs a C compiler")
 EXAMPLES = ROOT / "examples" / "export"
+# Without AVX-512, which valgrind does not know.
+LEVEL = {**os.environ, "FGRAD_CPU": "x86-64-v3"} if " avx2 " in processor() else None
 
 
 class Guarded:
@@ -249,7 +252,8 @@ def test_names_of_c_functions(name: str, tmp_path: Path) -> None:
 
 
 def _built(folder: Path, command: Sequence[str], *arguments: str) -> str:
-    subprocess.run([sys.executable, str(EXAMPLES / "export_fit.py"), str(folder)], check=True)
+    exporting = [sys.executable, str(EXAMPLES / "export_fit.py"), str(folder)]
+    subprocess.run(exporting, check=True, env=LEVEL)
     program = str(folder / "program")
     subprocess.run([*command, "-o", program], check=True, cwd=EXAMPLES)
     return _run([program, *arguments])
@@ -285,11 +289,73 @@ def test_example_in_c_with_sanitizers(tmp_path: Path) -> None:
 def test_example_in_c_under_valgrind(tmp_path: Path) -> None:
     given = [CC or "", "-g", f"-I{tmp_path}", "fit.c", str(tmp_path / "fit.o"), "-lm"]
     _built(tmp_path, given)
-    command = ["valgrind", "--error-exitcode=9", "--leak-check=full", str(tmp_path / "program")]
+    _under_valgrind(str(tmp_path / "program"))
+
+
+def _under_valgrind(program: str) -> None:
+    command = ["valgrind", "--error-exitcode=9", "--leak-check=full", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode == -4 or "unrecognised instruction" in done.stderr:
         pytest.skip("valgrind does not know the instructions of this processor")
     assert done.returncode == 0, done.stderr
+    assert "ERROR SUMMARY: 0 errors" in done.stderr
+    assert "no leaks are possible" in done.stderr
+
+
+EXPORT_ALL = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from export_programs import PROGRAMS
+import fgrad
+for name, (f, make) in PROGRAMS.items():
+    fgrad.export_c(f, *make(np.random.default_rng(0)), path=f"{sys.argv[2]}/{name}")
+"""
+
+
+@needs_cc
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+def test_programs_under_valgrind(tmp_path: Path) -> None:
+    """All in one program, with memory of exactly the sizes that the headers say."""
+    command = [sys.executable, "-c", EXPORT_ALL, str(ROOT / "tests"), str(tmp_path)]
+    subprocess.run(command, check=True, env=LEVEL)
+    includes = [f'#include "{name}.h"' for name in PROGRAMS]
+    calls = [_call_in_c(name, (tmp_path / f"{name}.h").read_text()) for name in PROGRAMS]
+    text = ["#include <stdlib.h>", *includes, MEMORY, "int main(void) {", *calls, "return 0;", "}"]
+    (tmp_path / "main.c").write_text("\n".join(text))
+    objects = [f"{name}.o" for name in PROGRAMS]
+    built = [CC or "", "-g", "main.c", *objects, "-lm", "-o", "all"]
+    subprocess.run(built, check=True, cwd=tmp_path)
+    _under_valgrind(str(tmp_path / "all"))
+
+
+MEMORY = """
+static void *filled(size_t count, size_t size, int kind) {
+    char *p = malloc(count * size ? count * size : 1);
+    for (size_t i = 0; i < count; i++) {
+        double x = 1.0 + (double)((i * 7) % 11);
+        if (kind == 0 && size == 8) ((double *)p)[i] = x;
+        else if (kind == 0) ((float *)p)[i] = (float)x;
+        else for (size_t j = 0; j < size; j++) p[i * size + j] = 0;
+    }
+    return p;
+}"""
+
+
+def _call_in_c(name: str, header: str) -> str:
+    """A call on memory from `malloc`, which is given back."""
+    found = re.findall(r"^    (const )?(\w+) \*(\w+),  /\* .*: (.*) \*/$", header, re.MULTILINE)
+    lines = [f"void *workspace = malloc({name.upper()}_WORKSPACE);"]
+    for const, kind, pointer, shape in found:
+        count = int(np.prod([int(n) for n in re.findall(r"\[(\d+)\]", shape)], dtype=int))
+        made = f"filled({count}, sizeof({kind}), {int(kind not in ('float', 'double'))})"
+        lines.append(
+            f"{kind} *{pointer} = {made if const else f'malloc({count} * sizeof({kind}))'};"
+        )
+    pointers = [pointer for *_, pointer, _ in found]
+    lines.append(f"if ({name}({', '.join([*pointers, 'workspace'])})) return 1;")
+    lines += [f"free({pointer});" for pointer in (*pointers, "workspace")]
+    return "{ " + "\n".join(lines) + " }"
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
