@@ -12,7 +12,7 @@ derivatives      grad, value_and_grad, jvp, vjp, jacfwd, jacrev, hessian, per_sa
 batches, code    vmap, jit; plain loops and branches are compiled
 rules, memory    custom_vjp, custom_jvp, custom_root, checkpoint, stop_gradient
 what it became   make_program, view, profile, explain_retrace, explain_capture, explain_zero
-files, C         export, load, export_c
+files, C         export, load, export_c, stablehlo, onnx
 functions        numpy, scipy, lax, nn, optim, random, sparse, tree
 when it fails    debug.print, debug.nans, errors; `python -m fgrad explain NanError`
 
