@@ -2,6 +2,7 @@
 
     python benchmarks/loop_gaps.py                    all rows, with Numba and JAX if installed
     python benchmarks/loop_gaps.py --only lu,powers   some of them
+    python benchmarks/loop_gaps.py --no-jax           without JAX, whose compiling takes longest
     python benchmarks/loop_gaps.py --check            values and gradients alone, at small sizes
 
 fgrad and Numba run the same functions of `loop_programs.py`, unmodified; JAX runs `lax` forms where
@@ -75,7 +76,7 @@ def check(row: Row, x: np.ndarray, gradient: np.ndarray, weights: np.ndarray) ->
     return "" if abs(slope - found) <= 1e-4 * scale else f"gradient {found:.6g} {slope:.6g}"
 
 
-def measure(row: Row, size: int, times: bool) -> dict[str, Any]:
+def measure(row: Row, size: int, times: bool, jax: bool) -> dict[str, Any]:
     """One row of the table."""
     x, steps = row.argument(size), row.steps(size)
     weights = np.random.default_rng(2).standard_normal(np.shape(row.fun(x)))
@@ -90,7 +91,7 @@ def measure(row: Row, size: int, times: bool) -> dict[str, Any]:
     if importlib.util.find_spec("numba") is not None:
         found.update(numba_times(row, x, steps))
     few = row.fun.__name__ in JAX_FORMS and steps <= MOST_JAX
-    if few and importlib.util.find_spec("jax") is not None:
+    if jax and few and importlib.util.find_spec("jax") is not None:
         found.update(jax_times(row, x, weights, steps))
     return found
 
@@ -153,11 +154,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--no-jax", action="store_true")
     parser.add_argument("--child", nargs=2, default=None)
     options = parser.parse_args()
     if options.child:
         name, size = options.child
-        print(json.dumps(measure(ROWS[name], int(size), not options.check)))
+        print(json.dumps(measure(ROWS[name], int(size), not options.check, not options.no_jax)))
         return
     wanted = [w for w in options.only.split(",") if w]
     rows: list[dict[str, Any]] = []
@@ -166,7 +168,8 @@ def main() -> None:
         if wanted and not any([w in name for w in wanted]):
             continue
         for size in row.sizes:
-            flags = ["--check"] if options.check else []
+            given = {"--check": options.check, "--no-jax": options.no_jax}
+            flags = [flag for flag, is_set in given.items() if is_set]
             lines = child_lines("loop_gaps.py", "--child", name, str(size), *flags)
             found = with_ratios(json.loads(lines[-1]) if lines else {"wrong": "failed"})
             rows.append(found)

@@ -20,6 +20,7 @@ from fgrad.compile.loops.writer import (
     MOST_CELLS,
     LoopWriter,
     is_mutable,
+    is_one_number,
     mapped,
     settled,
 )
@@ -312,6 +313,10 @@ def dynamic_update(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     if is_long(w, given) and not w.lanes:
         memory = target if is_mutable(target) else w.memory(target, shape, dtype)
         return [_block_replaced(w, memory, given, found, w.shape(update))]  # type: ignore[arg-type]
+    if is_mutable(target) and is_one_number(given):
+        part = _part_replaced(w, target, found, w.shape(update))  # type: ignore[arg-type]
+        w.write(part, given)
+        return [w.written(target)]  # type: ignore[arg-type]
     block = w.cells(given)
     if block.size > MOST_CHOICES and not is_mutable(target):
         raise TooLarge
@@ -330,9 +335,15 @@ def _block_replaced(
     w: LoopWriter, target: Stored, block: Value, found: Sequence[np.ndarray], shape: Sequence[int]
 ) -> Value:
     """The same by a loop, in memory."""
+    w.add_row(_part_replaced(w, target, found, shape), block, (), "set", w.predicate)
+    return w.written(target)
+
+
+def _part_replaced(
+    w: LoopWriter, target: Stored, found: Sequence[np.ndarray], shape: Sequence[int]
+) -> Stored:
+    """The part of memory that an update replaces."""
     if target.version != w.versions[target.buffer]:
         raise TooLarge
     places = [w.place(int(i)) for i in found]
-    part = target.moved(total(places, target.strides), shape, target.strides)
-    w.add_row(part, block, (), "set", w.predicate)
-    return w.written(target)
+    return target.moved(total(places, target.strides), shape, target.strides)

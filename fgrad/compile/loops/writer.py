@@ -36,6 +36,7 @@ from fgrad.ir.aval import BOOL, INT64, Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import use_counts
+from fgrad.ops import primitives as prims
 from fgrad.typing import PyTree
 
 MOST_CELLS = 512  # elements of an array that is written out, each a scalar or one of each lane
@@ -486,7 +487,7 @@ class LoopWriter:
 
     def kept_old(self, eqn: Eqn, later: set[Var]) -> dict[Var, Value]:
         """What an equation may overwrite and others read later, read before, if it is small."""
-        if not later:
+        if not later or (eqn.prim is prims.add and not self._adds_updates(eqn)):
             return {}
         buffers = {x.buffer for a in replaced(eqn) if is_mutable(x := self.value(a))}  # type: ignore[union-attr]
         found: dict[Var, Value] = {}
@@ -498,6 +499,10 @@ class LoopWriter:
             elif isinstance(x, Row) and not buffers.isdisjoint([s.buffer for s in x.reads]):
                 found[var] = self.staged(x)
         return found
+
+    def _adds_updates(self, eqn: Eqn) -> bool:
+        """Whether a sum writes updates of zeros into the memory of its other operand."""
+        return any([isinstance(self.value(a), Sparse) for a in eqn.inputs])
 
     def kept(self, x: Stored) -> Value:
         """What memory holds before it is overwritten: in registers, or in other memory."""
@@ -543,6 +548,11 @@ def is_repeated(array: np.ndarray) -> bool:
     """Whether all elements are one number, to the bit."""
     first = array.flat[0].tobytes()
     return array.tobytes() == first * array.size
+
+
+def is_one_number(x: Value) -> bool:
+    """Whether a value is one number in so many places that a loop writes them."""
+    return isinstance(x, np.ndarray) and x.size > WRITTEN_OUT and not any(x.strides)
 
 
 def is_mutable(x: Value) -> bool:
