@@ -26,7 +26,7 @@ from pathlib import Path
 import eager
 import report
 from children import child_value
-from harness import Result, run, show_header, show_row, write_json
+from harness import Result, restart_on_one_thread, run, show_header, show_row, write_json
 from libraries import Library, jax_library, numpy_library, torch_library
 from peers import by_hand
 from rates import Rates, measured
@@ -34,13 +34,6 @@ from workloads import COMPILED
 from workloads_linalg import VALUES
 
 HERE = Path(__file__).parent
-ONE_THREAD = {
-    "FGRAD_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "NUMBA_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
 # What is measured in processes of their own: name, case, goal without and with a filled disk cache.
 STARTS = (
     ("tiny function", "tiny", 0.25, None),
@@ -113,13 +106,6 @@ def busy_processes(count: int) -> Iterator[None]:
             process.wait()
 
 
-def restart_on_one_thread() -> None:
-    """Begin again on one core, with every library told so."""
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    environment = {**os.environ, **ONE_THREAD}
-    os.execve(sys.executable, [sys.executable, *sys.argv], environment)
-
-
 def arguments() -> argparse.Namespace:
     """The command line."""
     options = argparse.ArgumentParser(
@@ -163,6 +149,7 @@ def main() -> None:
     """Measure, print, write."""
     chosen = arguments()
     if chosen.threads == 1 and os.environ.get("FGRAD_NUM_THREADS") != "1":
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         restart_on_one_thread()
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin take others' cores
     wanted = chosen.groups.split(",") if chosen.groups else list(report.GROUPS)

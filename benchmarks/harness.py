@@ -31,6 +31,15 @@ from fgrad.errors import FgradError
 __all__ = ["Library", "fgrad_library", "has", "jax_library", "numpy_library"]
 
 
+ONE_THREAD = {
+    "FGRAD_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMBA_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+
+
 class Cost(NamedTuple):
     """What a workload must do at least, however it is compiled: its limit is the longest of these.
 
@@ -115,6 +124,30 @@ def take_turns(
                 call()
             times[name].append((time.perf_counter() - start) / count)
     return {name: statistics.median(found) for name, found in times.items()}
+
+
+def least_times(
+    calls: Mapping[str, Callable[[], Any]], turns: int = 20, turn_seconds: float = 0.005
+) -> dict[str, float]:
+    """The least processor time of one call of each function, in seconds; they run in turns.
+
+    It is what the process spends, in all of its threads: other programs hardly change it.
+    """
+    counts = {name: _repetitions(call, turn_seconds) for name, call in calls.items()}
+    least = dict.fromkeys(calls, math.inf)
+    for _ in range(turns):
+        for name, call in calls.items():
+            start = time.process_time()
+            for _ in range(counts[name]):
+                call()
+            spent = (time.process_time() - start) / counts[name]
+            least[name] = min(least[name], spent)
+    return least
+
+
+def restart_on_one_thread() -> None:
+    """Begin the program again, with every library told to use one thread."""
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_THREAD})
 
 
 def _repetitions(call: Callable[[], Any], seconds: float) -> int:

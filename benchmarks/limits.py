@@ -24,11 +24,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from by_hand import cpp
-from harness import Cost, Workload, fgrad_library, geometric_mean, machine, pretty
+from harness import (
+    Cost,
+    Workload,
+    fgrad_library,
+    geometric_mean,
+    least_times,
+    machine,
+    pretty,
+    restart_on_one_thread,
+)
 from workloads import COMPILED
 
 HERE = Path(__file__).parent
-ONE_THREAD = {"FGRAD_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 SIZES = (16 << 10, 1 << 20, 16 << 20, 160 << 20)  # bytes: the two caches of a core, a third, memory
 TABLE = 1 << 12  # numbers among which places are looked up
 UP_TO = 4.0  # times the limit, for which a row needs no reason
@@ -128,20 +136,6 @@ def limit(cost: Cost, rates: Limits) -> tuple[float, str]:
     return terms[longest], longest
 
 
-def least_time(call: Callable[[], Any], seconds: float = 0.8) -> float:
-    """The least processor time of a call, of bursts of about 2 ms."""
-    call()
-    start = time.process_time()
-    call()
-    count = max(1, int(0.002 / max(time.process_time() - start, 1e-9)))
-
-    def burst() -> None:
-        for _ in range(count):
-            call()
-
-    return 1 / best_rate(count, burst, seconds)
-
-
 class Row(NamedTuple):
     """A workload, its time, its limit, what bounds it, and the reason of what is far from it."""
 
@@ -160,7 +154,7 @@ class Row(NamedTuple):
 
 def row(group: str, workload: Workload, rates: Limits) -> Row:
     """One workload, measured."""
-    seconds = least_time(workload.make(fgrad_library()))
+    seconds = least_times({"fgrad": workload.make(fgrad_library())}, turns=60)["fgrad"]
     return Row(group, workload.name, seconds, *limit(workload.cost, rates), workload.cost.reason)
 
 
@@ -226,10 +220,10 @@ def main() -> None:
     options.add_argument("--write", action="store_true")
     given = options.parse_args()
     if os.environ.get("FGRAD_NUM_THREADS") != "1":
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_THREAD})
+        restart_on_one_thread()
     rates = Loops().measured()
     print(_rates_text(rates))
-    rows = []
+    rows: list[Row] = []
     for group, workloads in COMPILED.items():
         for workload in workloads:
             if given.only in workload.name:

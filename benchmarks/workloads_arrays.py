@@ -264,6 +264,7 @@ def bodies(lib: Library) -> Call:
 
 # What workloads must do at least.  A sort is one by three digits of 11 bits, after a count.
 ROWS = 4096 * 1024 * 4  # bytes of 4096 rows of 1024
+DIGITS = "scattering numbers by a digit takes several cycles each, more than to move or look up one"
 WORDS = 8192 * 256 * 4  # bytes of a batch's rows
 
 CALLS = (
@@ -326,8 +327,14 @@ ARRAYS = (
     ),
     Workload("sum, 10M f32", 0.6, total, torch=True, cost=Cost(4e7)),
     Workload("cumsum, 1M f32", 0.06, running_total, cost=Cost(4e6, 4e6)),
-    Workload("sort, 1M f32", 0.02, sort, cost=Cost(16e6, 12e6, lookups=3e6)),
-    Workload("argsort, 1M f32", 0.08, argsort, exact=False, cost=Cost(40e6, 36e6, lookups=3e6)),
+    Workload("sort, 1M f32", 0.02, sort, cost=Cost(16e6, 12e6, lookups=3e6, reason=DIGITS)),
+    Workload(
+        "argsort, 1M f32",
+        0.08,
+        argsort,
+        exact=False,
+        cost=Cost(40e6, 36e6, lookups=3e6, reason=DIGITS),
+    ),
     Workload("segment sum, 1M f64", 0.4, segment_sum, cost=Cost(16e6, lookups=1e6)),
     Workload("embedding rows, 8192 of 50000x256 f32", None, embedding, cost=Cost(WORDS, WORDS)),
     Workload(
@@ -337,7 +344,12 @@ ARRAYS = (
         cost=Cost(WORDS, 5000 * 1024),
     ),
     Workload("searchsorted, 1M in 10k f32", None, search, cost=Cost(4e6, 8e6, lookups=14e6)),
-    Workload("top 10 of rows, 1000x1000 f32", None, highest, cost=Cost(4e6)),
+    Workload(
+        "top 10 of rows, 1000x1000 f32",
+        None,
+        highest,
+        cost=Cost(4e6, reason="each number is compared with the ten so far"),
+    ),
     Workload(
         "matmul 1024, f32",
         0.95,

@@ -234,7 +234,13 @@ LOOPS = (
         "leapfrog on logistic regression, 1,000 steps",
         0.4,
         leapfrog,
-        cost=Cost(flops=8e6, functions=2e5, divisions=2e5, chain=60 * 1000),
+        cost=Cost(
+            flops=8e6,
+            functions=2e5,
+            divisions=2e5,
+            chain=60 * 1000,
+            reason="the same at 100 x 10, twice in a step",
+        ),
     ),
     Workload(
         "LSTM gradient, 100 steps x 64",

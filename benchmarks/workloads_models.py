@@ -304,7 +304,12 @@ MODELS = (
         0.3,
         lenet_per_sample,
         torch=True,
-        cost=Cost(writes=64 * 4 * 20_424, flops=LENET_STEP, single=True),
+        cost=Cost(
+            writes=64 * 4 * 20_424,
+            flops=LENET_STEP,
+            single=True,
+            reason="products of 25 x 8 and 200 x 16 numbers, fewer than a product runs fast for",
+        ),
     ),
     Workload(
         "transformer block train step, 8x128x256",
@@ -336,6 +341,12 @@ MODELS = (
         "jitted gradient, logistic regression 500x20",
         0.3,
         logistic_gradient,
-        cost=Cost(8e4, flops=4e4, functions=500, divisions=500),
+        cost=Cost(
+            8e4,
+            flops=4e4,
+            functions=500,
+            divisions=500,
+            reason="exp of 500 numbers and a sum over rows of 20: the limit has each at the rate of large arrays",
+        ),
     ),
 )

@@ -15,7 +15,7 @@ from fgrad.numpy.dispatch import add, implements
 from fgrad.numpy.promote import as_array, convert, fresh, normalize_axis, refuse_out
 from fgrad.ops import fft as ft
 from fgrad.ops.complex import conj, is_complex, to_complex
-from fgrad.ops.shape import pad, slice_
+from fgrad.ops.shape import concatenate, pad, reverse, slice_
 from fgrad.trace import Value
 from fgrad.typing import Array, ArrayLike
 
@@ -83,6 +83,28 @@ def _lengths(
 # --- several axes
 
 
+def _of_real(x: Value, axes: Sequence[int], inverse: bool) -> Value:
+    """A transform of real numbers: half over the last axis is enough, as Y[-k] = conj Y[k]."""
+    *others, last = axes
+    half = ft.fft(ft.rfft(x, last), tuple(others))
+    n = x.shape[last]
+    if inverse:
+        half = ft.scale(conj(half), 1 / math.prod([x.shape[a] for a in axes]))
+    if n < 3:
+        return half
+    rest = conj(reverse(_between(half, last, 1, (n + 1) // 2), (last,)))
+    for axis in others:  # k -> -k, and 0 stays
+        first, following = _between(rest, axis, 0, 1), _between(rest, axis, 1, x.shape[axis])
+        rest = concatenate([first, reverse(following, (axis,))], axis)
+    return concatenate([half, rest], last)
+
+
+def _between(x: Value, axis: int, start: int, stop: int) -> Value:
+    starts = [start if a == axis else 0 for a in range(len(x.shape))]
+    stops = [stop if a == axis else n for a, n in enumerate(x.shape)]
+    return slice_(x, tuple(starts), tuple(stops))
+
+
 def _complex_transform(
     name: str, transform: Callable[[Value, tuple[int, ...]], Value], inverse: bool
 ) -> Callable[..., Value]:
@@ -100,10 +122,10 @@ def _complex_transform(
             return fresh(x)
         if len(set(where)) < len(where):
             return _one_by_one(function, x, sizes, where, norm)
-        x = _operand(x)
+        x = _operand(x, not is_complex(x))
         for n, axis in zip(sizes, where, strict=True):
             x = resized(x, axis, n)
-        x = transform(x, tuple(where))
+        x = transform(x, tuple(where)) if is_complex(x) else _of_real(x, where, inverse)
         return ft.scale(x, _factor(norm, math.prod(sizes), inverse))
 
     function.__name__ = name

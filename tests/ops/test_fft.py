@@ -162,3 +162,45 @@ def test_errors() -> None:
             fgrad.jit(f)(np.ones((4, 4)))
     with pytest.raises(TypeError):
         fgrad.jit(np.fft.rfft)(np.ones(4, complex))
+
+
+# --- lengths with large prime factors, which compiled programs take apart -------------------------
+
+LENGTHS = {  # shape of the numbers in time, and the axis
+    "two times a prime": ((2 * 607,), 0),
+    "odd": ((3, 3 * 401), 1),
+    "rows": ((2, 4 * 211), 1),
+    "columns": ((6 * 211, 2), 0),
+    "the middle of three": ((2, 2 * 503, 3), 1),
+    "two large primes": ((211 * 223,), 0),
+    "prime": ((1009,), 0),
+}
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
+@pytest.mark.parametrize("case", LENGTHS)
+def test_large_primes(case: str, kind: str, single: bool, rng: np.random.Generator) -> None:
+    shape, axis = LENGTHS[case]
+    n, given = shape[axis], list(shape)
+    if kind == "irfft":
+        given[axis] = n // 2 + 1
+    x = rng.normal(size=given)
+    if kind != "rfft":
+        x = x + 1j * rng.normal(size=given)
+    if single:
+        x = x.astype(np.complex64 if x.dtype.kind == "c" else np.float32)
+    transform = getattr(np.fft, kind)
+    wanted = transform(x, n, axis) if kind == "irfft" else transform(x, axis=axis)
+    found = fgrad.jit(lambda x: transform(x, n, axis))(x)
+    assert found.dtype == wanted.dtype
+    scale = np.max(np.abs(wanted))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=scale * (2e-6 if single else 1e-14))
+
+
+def test_gradient_of_a_large_prime(rng: np.random.Generator) -> None:
+    def loss(x: np.ndarray) -> np.ndarray:
+        return np.sum(np.abs(np.fft.rfft(x)) ** 4)
+
+    x = rng.normal(size=2 * 607)
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(loss))(x), fgrad.grad(loss)(x), rtol=1e-9)

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from fgrad.compile.passes.fourier import expanded
 from fgrad.compile.passes.split_scatter import in_parts
 from fgrad.ir.aval import FLOAT32, INT32, Aval
 from fgrad.ir.primitive import Primitive
@@ -22,7 +23,6 @@ from fgrad.ops import primitives as prims
 from fgrad.ops.complex import complex_, imag, is_complex, real
 from fgrad.ops.dot import dot_general
 from fgrad.ops.elementwise import add, convert, isnan, mul
-from fgrad.ops.fft import fft_p
 from fgrad.ops.linalg_compositions import COMPOSITIONS
 from fgrad.ops.random_bits import random_bits_elementwise
 from fgrad.ops.shape import move_axis
@@ -78,20 +78,6 @@ def _sort_of_parts(avals: tuple[Aval, ...], axis: int, num_keys: int) -> Program
         return outs
 
     return trace(parts, avals, "sort").program
-
-
-@lru_cache(maxsize=256)
-def _each_axis(x: Aval, kind: str, axes: tuple[int, ...], n: int | None) -> Program | None:
-    """Fourier transforms over several axes, one after the other, the last first."""
-    if len(axes) < 2:
-        return None
-
-    def one_by_one(x: Value) -> list[Value]:
-        for axis in reversed(axes):
-            x = bind(fft_p, x, kind=kind, axes=(axis,), n=n)
-        return [x]
-
-    return trace(one_by_one, [x], kind).program
 
 
 FLOAT16 = np.dtype(np.float16)
@@ -161,7 +147,7 @@ EXPANSIONS: dict[Primitive, Callable[[Eqn], Program | None]] = {
     prims.scatter: in_parts,
     **dict.fromkeys((prims.solve, prims.slogdet, prims.det), _by_factors),
     **dict.fromkeys((prims.eigh, prims.svd, prims.pinv, prims.cofactor), _in_double),
-    prims.fft: lambda eqn: _each_axis(eqn.inputs[0].aval.strong(), **eqn.params),
+    prims.fft: lambda eqn: expanded(eqn.inputs[0].aval.strong(), **eqn.params),
     prims.dot_general: lambda eqn: _of_half(eqn) if eqn.inputs[0].aval.dtype == FLOAT16 else None,
     prims.random_bits: lambda eqn: _random_bits(eqn.inputs[0].aval, eqn.params["shape"]),
     prims.sort: _sorted,
