@@ -346,7 +346,7 @@ MODELS = (
             flops=4e4,
             functions=500,
             divisions=500,
-            reason="exp of 500 numbers and a sum over rows of 20: the limit has each at the rate of large arrays",
+            reason="the limit has 500 exponentials and sums of 20 at the rates of large arrays",
         ),
     ),
 )
