@@ -154,7 +154,7 @@ class Row(NamedTuple):
 
 def row(group: str, workload: Workload, rates: Limits) -> Row:
     """One workload, measured."""
-    seconds = least_times({"fgrad": workload.make(fgrad_library())}, turns=60)["fgrad"]
+    seconds = least_times({"fgrad": workload.make(fgrad_library())}, turns=20)["fgrad"]
     return Row(group, workload.name, seconds, *limit(workload.cost, rates), workload.cost.reason)
 
 
@@ -195,7 +195,9 @@ def page(rows: list[Row], rates: Limits) -> str:
                 "|---|---:|---:|---|---:|",
             ]
             lines += [_cells(r) for r in part]
-    reasons = [f"* {r.name} ({r.ratio:.1f}): {r.reason}" for r in rows if r.reason]
+    reasons = [
+        f"* {r.name} ({r.ratio:.1f}): {r.reason}" for r in rows if r.ratio > UP_TO and r.reason
+    ]
     return "\n".join([*lines, "", "## Reasons", "", *reasons, ""])
 
 

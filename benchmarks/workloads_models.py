@@ -261,6 +261,7 @@ def logistic_gradient(lib: Library) -> Call:
 WEIGHTS = sum([(n + 1) * m for n, m in itertools.pairwise(SIZES)])
 MLP_STEP = 2 * 128 * (2 * 784 * 256 + 3 * 256 * 128 + 3 * 128 * 10)
 LENET_STEP = 64 * 2 * (2 * 24 * 24 * 8 * 25 + 3 * (8 * 8 * 16 * 200 + 256 * 64 + 640))
+SHORT = "products of 25 x 8 and 200 x 16 numbers, fewer than a product runs fast for"
 BLOCK_STEP = 3 * (2 * 1024 * 12 * 256**2 + 4 * 8 * 128 * 128 * 256)
 
 MODELS = (
@@ -297,7 +298,7 @@ MODELS = (
         0.35,
         lenet_step,
         torch=True,
-        cost=Cost(flops=LENET_STEP, single=True),
+        cost=Cost(flops=LENET_STEP, single=True, reason=SHORT),
     ),
     Workload(
         "per-sample gradients of LeNet, batch 64",
@@ -308,7 +309,7 @@ MODELS = (
             writes=64 * 4 * 20_424,
             flops=LENET_STEP,
             single=True,
-            reason="products of 25 x 8 and 200 x 16 numbers, fewer than a product runs fast for",
+            reason=SHORT,
         ),
     ),
     Workload(

@@ -44,7 +44,7 @@ def expanded(x: Aval, kind: str, axes: tuple[int, ...], n: int | None) -> Progra
             return [x]
 
         return trace(one_by_one, [x], kind).program
-    axis = axes[0]
+    [axis] = [*axes]
     length = n or x.shape[axis]
     if not x.size or not SHORT <= length <= LONG:
         return None
