@@ -133,6 +133,9 @@ def least_times(
 
     It is what the process spends, in all of its threads: other programs hardly change it.
     """
+    for call in calls.values():
+        for _ in range(3):  # the first ones compile and learn signatures
+            call()
     counts = {name: _repetitions(call, turn_seconds) for name, call in calls.items()}
     least = dict.fromkeys(calls, math.inf)
     for _ in range(turns):

@@ -39,6 +39,7 @@ from workloads import COMPILED
 HERE = Path(__file__).parent
 SIZES = (16 << 10, 1 << 20, 16 << 20, 160 << 20)  # bytes: the two caches of a core, a third, memory
 TABLE = 1 << 12  # numbers among which places are looked up
+REASONS = "Of the rows above 4, as judged by their code; profiles were not taken."
 UP_TO = 4.0  # times the limit, for which a row needs no reason
 
 
@@ -198,7 +199,7 @@ def page(rows: list[Row], rates: Limits) -> str:
     reasons = [
         f"* {r.name} ({r.ratio:.1f}): {r.reason}" for r in rows if r.ratio > UP_TO and r.reason
     ]
-    return "\n".join([*lines, "", "## Reasons", "", *reasons, ""])
+    return "\n".join([*lines, "", "## Reasons", "", REASONS, "", *reasons, ""])
 
 
 def _cells(r: Row) -> str:

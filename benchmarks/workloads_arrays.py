@@ -264,7 +264,6 @@ def bodies(lib: Library) -> Call:
 
 # What workloads must do at least.  A sort is one by three digits of 11 bits, after a count.
 ROWS = 4096 * 1024 * 4  # bytes of 4096 rows of 1024
-TREES = "18 and 20 arrays are looked at, one after the other; the limit has one"
 DIGITS = "scattering numbers by a digit takes several cycles each, more than to move or look up one"
 WORDS = 8192 * 256 * 4  # bytes of a batch's rows
 
@@ -274,18 +273,8 @@ CALLS = (
     Workload("call, 10 arrays of 8 floats", 0.03, call_arrays(10)),
     Workload("call, dict of 6 arrays", 0.03, call_tree(lambda: layers(SIX))),
     Workload("call, list of 3 dicts of 2", 0.03, call_tree(lambda: [layers("wb")] * 3)),
-    Workload(
-        "call, tuple of 3 dicts of 6",
-        0.05,
-        call_tree(lambda: (layers(SIX),) * 3),
-        cost=Cost(reason=TREES),
-    ),
-    Workload(
-        "call, a tree of 20 arrays",
-        0.1,
-        call_tree(lambda: [layers("wb")] * 10),
-        cost=Cost(reason=TREES),
-    ),
+    Workload("call, tuple of 3 dicts of 6", 0.05, call_tree(lambda: (layers(SIX),) * 3)),
+    Workload("call, a tree of 20 arrays", 0.1, call_tree(lambda: [layers("wb")] * 10)),
 )
 
 ARRAYS = (
