@@ -9,6 +9,7 @@ import numpy as np
 from fgrad.ops.elementwise import lit
 from fgrad.scipy import special as sp
 from fgrad.scipy.stats.families import Continuous
+from fgrad.scipy.stats.tails import log_share, log_skewed_below, truncated_mass
 from fgrad.trace import Value
 
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -30,16 +31,8 @@ def _f(z: Value, m: Value, n: Value) -> Value:
     return powers - 0.5 * (m + n) * np.log(n + m * z) - sp.betaln(0.5 * m, 0.5 * n)
 
 
-def _truncated_mass(a: Value, b: Value) -> Value:
-    """The logarithm of the normal probability between a and b, from the tail that is exact."""
-    right = a > 0
-    low, high = np.where(right, -b, a), np.where(right, -a, b)
-    top = sp.log_ndtr(high)
-    return top + np.log1p(-np.exp(sp.log_ndtr(low) - top))
-
-
 def _truncated_cdf(z: Value, a: Value, b: Value) -> Value:
-    return np.exp(_truncated_mass(a, z) - _truncated_mass(a, b))
+    return np.exp(truncated_mass(a, z) - truncated_mass(a, b))
 
 
 def _between(a: Value, b: Value) -> Value:
@@ -344,11 +337,12 @@ FAMILIES: tuple[Continuous, ...] = (
     Continuous(
         "truncnorm",
         "a b",
-        logpdf=lambda z, a, b: _normal(z) - _truncated_mass(a, b),
+        logpdf=lambda z, a, b: _normal(z) - truncated_mass(a, b),
         support=lambda a, b: (a, b),
         inside=_between,
         valid=lambda a, b: a < b,
         cdf=_truncated_cdf,
+        sf=lambda z, a, b: np.exp(truncated_mass(z, b) - truncated_mass(a, b)),
     ),
     Continuous(
         "gennorm",
@@ -374,6 +368,8 @@ FAMILIES: tuple[Continuous, ...] = (
         valid=_any_shape,
         cdf=lambda z, a: _skewed_tail(z, a),
         sf=lambda z, a: _skewed_tail(-z, -a),
+        logcdf=log_skewed_below,
+        logsf=lambda z, a: log_skewed_below(-z, -a),
     ),
     Continuous(
         "invgauss",
@@ -413,6 +409,7 @@ FAMILIES: tuple[Continuous, ...] = (
         inside=0.5,
         valid=lambda c: (c >= 0) & (c <= 1),
         cdf=_triangle_cdf,
+        sf=lambda z, c: _triangle_cdf(1 - z, 1 - c),
     ),
     Continuous(
         "loguniform",
@@ -421,7 +418,8 @@ FAMILIES: tuple[Continuous, ...] = (
         support=lambda a, b: (a, b),
         inside=lambda a, b: 0.5 * (a + b),
         valid=lambda a, b: (a > 0) & (b > a),
-        cdf=lambda z, a, b: (np.log(z) - np.log(a)) / (np.log(b) - np.log(a)),
+        cdf=log_share,
+        sf=lambda z, a, b: log_share(z, b, a),
         ppf=lambda q, a, b: np.exp(np.log(a) + q * (np.log(b) - np.log(a))),
     ),
     Continuous(

@@ -18,8 +18,10 @@ from fgrad.numpy.promote import as_operand, broadcast, inexact, promote
 from fgrad.ops.elementwise import lit, stop_gradient
 from fgrad.random import uniform
 from fgrad.scipy._either import any_traced, plain_only, refusal
+from fgrad.scipy._host import Untraced
 from fgrad.scipy.stats.frozen import Frozen, is_key, method
 from fgrad.scipy.stats.moments import MOMENTS
+from fgrad.scipy.stats.quantiles import refined
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.jvp import CustomJvp
@@ -30,6 +32,7 @@ plain = lazy_module("scipy.stats")
 Rule: TypeAlias = Callable[..., Value]
 Condition: TypeAlias = Callable[..., Value | bool]  # of the parameters
 Ends: TypeAlias = tuple[Value | float, Value | float]  # of a support
+LOGARITHMS = {"ppf": ("logcdf", "logsf"), "isf": ("logsf", "logcdf")}  # of q, and of 1 - q
 Arguments: TypeAlias = tuple[ArrayLike, ...]
 Keywords: TypeAlias = dict[str, ArrayLike]
 
@@ -160,11 +163,23 @@ class Distribution:
         return broadcast([inexact(v) for v in promote([as_operand(v) for v in (x, *values)])])
 
 
-def at_host(family: Distribution, name: str, z: Value, shapes: Sequence[Value]) -> Value:
-    """A method of SciPy's that has no formula, without derivative."""
+def at_host(
+    family: Distribution,
+    name: str,
+    z: Value,
+    shapes: Sequence[Value],
+    better: Callable[..., np.ndarray] | None = None,
+) -> Value:
+    """A method of SciPy's that has no formula, without derivative.
+
+    Arguments:
+        better: `(found, z, *shapes)` to a better result than `found`, of vectors.
+    """
 
     def of(z: np.ndarray, *shapes: np.ndarray) -> np.ndarray:
         found = getattr(getattr(plain, family.name), name)(z, *shapes)
+        if better is not None:
+            found = better(*[np.ravel(np.asarray(x, np.float64)) for x in (found, z, *shapes)])
         return np.asarray(found, z.dtype).reshape(z.shape)
 
     known = [np.broadcast_to(stop_gradient(x), z.shape) for x in (z, *shapes)]
@@ -357,13 +372,30 @@ class Continuous(Distribution):
 
     def _inverse(self, name: str, q: Value, shapes: list[Value]) -> Value:
         """SciPy's quantile, as the root of cdf(z) - q, or of sf(z) - q."""
-        z = at_host(self, name, q, shapes)
+        z = at_host(self, name, q, shapes, self._refined(name))
         inner = np.isfinite(z) & (q > 0) & (q < 1)
         at = self._inner(z, shapes, inner)
         least = float(np.finfo(z.dtype).tiny)
         density = np.maximum(stop_gradient(self.pdf(at, *shapes)), least)
         away = q - self.cdf(at, *shapes) if name == "ppf" else self.sf(at, *shapes) - q
         return np.where(inner, at + (away - stop_gradient(away)) / density, z)
+
+    def _refined(self, name: str) -> Callable[..., np.ndarray] | None:
+        """A more exact quantile than SciPy's, where tails are formulas."""
+        if self.rules["cdf"] is None and self.rules["logcdf"] is None:
+            return None
+
+        def better(found: np.ndarray, q: np.ndarray, *shapes: np.ndarray) -> np.ndarray:
+            with Untraced():
+                valid = np.broadcast_to(self._allowed(list(shapes)), q.shape)
+                ends = [
+                    np.broadcast_to(end, q.shape).astype(float) for end in self._ends([*shapes])
+                ]
+                tails = [lambda z, *s, t=t: self._logarithm(t, z, s, {}) for t in LOGARITHMS[name]]
+                exact = refined((tails[0], tails[1]), q, found, (ends[0], ends[1]), shapes)
+                return np.where(valid, exact, found)
+
+        return better
 
 
 class Discrete(Distribution):

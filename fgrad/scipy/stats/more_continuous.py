@@ -12,6 +12,22 @@ import numpy as np
 from fgrad.ops.elementwise import lit
 from fgrad.scipy import special as sp
 from fgrad.scipy.stats.families import Continuous, Rule
+from fgrad.scipy.stats.tails import (
+    alpha_above,
+    argus,
+    argus_below,
+    folded_cauchy_below,
+    folded_normal_below,
+    jf_below,
+    jf_sum,
+    log_share,
+    mielke_above,
+    pearson_below,
+    pearson_ends,
+    power_of_normal,
+    skew_cauchy_below,
+    weibull_gap,
+)
 from fgrad.trace import Value
 
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -46,10 +62,6 @@ def _signed(z: Value, tail: Rule, *shapes: Value) -> Value:
     """The distribution function of a symmetric one, by the tail beyond |z|."""
     beyond = 0.5 * tail(np.abs(z), *shapes)
     return np.where(z > 0, 1 - beyond, beyond)
-
-
-def _argus(chi: Value) -> Value:
-    return sp.gammainc(lit(chi, 1.5), 0.5 * chi * chi)
 
 
 def _crystal_norm(beta: Value, m: Value) -> Value:
@@ -90,14 +102,10 @@ def _genexpon_log_sf(z: Value, a: Value, b: Value, c: Value) -> Value:
     return -(a + b) * z - b * np.expm1(-c * z) / c
 
 
-def _jf(z: Value, a: Value, b: Value) -> Value:
-    return z / np.sqrt(a + b + z * z)
-
-
 def _jf_density(z: Value, a: Value, b: Value) -> Value:
-    d = _jf(z, a, b)
+    below, above = np.log(jf_sum(z, a + b)), np.log(jf_sum(-z, a + b))
     scale = (a + b - 1) * math.log(2) + sp.betaln(a, b) + 0.5 * np.log(a + b)
-    return (a + 0.5) * np.log1p(d) + (b + 0.5) * np.log1p(-d) - scale
+    return (a + 0.5) * below + (b + 0.5) * above - scale
 
 
 def _asymmetric(z: Value, k: Value) -> Value:
@@ -128,26 +136,9 @@ def _pearson(z: Value, skew: Value) -> Value:
     return np.where(none, _normal(z), gamma)
 
 
-def _pearson_ends(skew: Value) -> tuple[Value, Value]:
-    none = np.abs(skew) < 1.6e-5
-    end = -2 / np.where(none, lit(skew, 1), skew)
-    low = np.where((skew > 0) & ~none, end, lit(skew, -math.inf))
-    return low, np.where((skew < 0) & ~none, end, lit(skew, math.inf))
-
-
 def _breit(rho: Value) -> Value:
     root = np.sqrt(1 + 1 / (rho * rho))
     return 0.5 * np.log(2 * root * root / (1 + root)) + math.log(2 / math.pi)
-
-
-def _skew_cauchy_cdf(z: Value, a: Value) -> Value:
-    side = 1 + np.where(z <= 0, -a, a)
-    return (1 - a) / 2 + side / math.pi * np.arctan(z / side)
-
-
-def _weibull_gap(c: Value, a: Value, b: Value) -> Value:
-    """exp(-a^c) - exp(-b^c), as a logarithm."""
-    return -(a**c) + np.log(-np.expm1(a**c - b**c))
 
 
 def _any(*_: Value) -> bool:
@@ -168,12 +159,12 @@ FAMILIES: tuple[Continuous, ...] = (
         "alpha", "a",
         logpdf=lambda z, a: -2 * np.log(z) + _normal(a - 1 / z) - sp.log_ndtr(a),
         support=_HALF, inside=1.0, open_below=True,
-        cdf=lambda z, a: sp.ndtr(a - 1 / z) / sp.ndtr(a),
+        cdf=lambda z, a: sp.ndtr(a - 1 / z) / sp.ndtr(a), sf=alpha_above,
         ppf=lambda q, a: 1 / (a - sp.ndtri(q * sp.ndtr(a))),
     ),
     Continuous(
         "anglit", logpdf=lambda z: np.log(np.cos(2 * z)), support=(-math.pi / 4, math.pi / 4),
-        cdf=lambda z: np.sin(z + math.pi / 4) ** 2,
+        cdf=lambda z: np.sin(z + math.pi / 4) ** 2, sf=lambda z: np.sin(math.pi / 4 - z) ** 2,
         ppf=lambda q: np.arcsin(np.sqrt(q)) - math.pi / 4,
     ),
     Continuous(
@@ -184,18 +175,18 @@ FAMILIES: tuple[Continuous, ...] = (
     Continuous(
         "argus", "chi",
         logpdf=lambda z, chi: (
-            3 * np.log(chi) - np.log(0.5 * _argus(chi)) - _LOG_ROOT_TWO_PI + np.log(z)
+            3 * np.log(chi) - np.log(0.5 * argus(chi)) - _LOG_ROOT_TWO_PI + np.log(z)
             + 0.5 * np.log1p(-z * z) - 0.5 * chi * chi * (1 - z * z)
         ),
         support=_UNIT, inside=0.5,
-        cdf=lambda z, chi: 1 - _argus(chi * np.sqrt(1 - z * z)) / _argus(chi),
-        sf=lambda z, chi: _argus(chi * np.sqrt(1 - z * z)) / _argus(chi),
+        cdf=argus_below,
+        sf=lambda z, chi: argus(chi * np.sqrt(1 - z * z)) / argus(chi),
     ),
     Continuous(
         "betaprime", "a b",
         logpdf=lambda z, a, b: sp.xlogy(a - 1, z) - sp.xlog1py(a + b, z) - sp.betaln(a, b),
         support=_HALF, inside=1.0, cdf=lambda z, a, b: sp.betainc(a, b, z / (1 + z)),
-        sf=lambda z, a, b: sp.betaincc(a, b, z / (1 + z)),
+        sf=lambda z, a, b: sp.betainc(b, a, 1 / (1 + z)),
     ),
     Continuous(
         "bradford", "c",
@@ -292,12 +283,12 @@ FAMILIES: tuple[Continuous, ...] = (
             np.log(1 / (1 + (z - c) ** 2) + 1 / (1 + (z + c) ** 2)) - math.log(math.pi)
         ),
         support=_HALF, valid=_nonnegative,
-        cdf=lambda z, c: (np.arctan(z - c) + np.arctan(z + c)) / math.pi,
+        cdf=folded_cauchy_below,
         sf=lambda z, c: (np.arctan2(lit(z, 1), z - c) + np.arctan2(lit(z, 1), z + c)) / math.pi,
     ),
     Continuous(
         "foldnorm", "c", logpdf=lambda z, c: np.logaddexp(_normal(z - c), _normal(z + c)),
-        support=_HALF, valid=_nonnegative, cdf=lambda z, c: sp.ndtr(z - c) - sp.ndtr(-z - c),
+        support=_HALF, valid=_nonnegative, cdf=folded_normal_below,
         sf=lambda z, c: sp.ndtr(c - z) + sp.ndtr(-z - c),
     ),
     Continuous(
@@ -393,8 +384,7 @@ FAMILIES: tuple[Continuous, ...] = (
     ),
     Continuous(
         "jf_skew_t", "a b", logpdf=_jf_density,
-        cdf=lambda z, a, b: sp.betainc(a, b, 0.5 * (1 + _jf(z, a, b))),
-        sf=lambda z, a, b: sp.betaincc(a, b, 0.5 * (1 + _jf(z, a, b))),
+        cdf=jf_below, sf=lambda z, a, b: jf_below(-z, b, a),
     ),
     Continuous(
         "johnsonsb", "a b", open_below=True, open_above=True,
@@ -455,6 +445,7 @@ FAMILIES: tuple[Continuous, ...] = (
         "mielke", "k s",
         logpdf=lambda z, k, s: np.log(k) + sp.xlogy(k - 1, z) - (1 + k / s) * np.log1p(z**s),
         support=_HALF, inside=1.0, cdf=lambda z, k, s: z**k / (1 + z**s) ** (k / s),
+        sf=mielke_above,
         ppf=lambda q, k, s: (q ** (s / k) / (1 - q ** (s / k))) ** (1 / s),
     ),
     Continuous(
@@ -476,7 +467,8 @@ FAMILIES: tuple[Continuous, ...] = (
         valid=lambda a, b: (a > 0) & (np.abs(b) < a),
     ),
     Continuous(
-        "pearson3", "skew", logpdf=_pearson, support=_pearson_ends, valid=_any,
+        "pearson3", "skew", logpdf=_pearson, support=pearson_ends, valid=_any,
+        cdf=pearson_below, sf=lambda z, skew: pearson_below(-z, -skew),
     ),
     Continuous(
         "powerlognorm", "c s",
@@ -488,18 +480,19 @@ FAMILIES: tuple[Continuous, ...] = (
         cdf=lambda z, c, s: -np.expm1(c * sp.log_ndtr(-np.log(z) / s)),
         sf=lambda z, c, s: np.exp(c * sp.log_ndtr(-np.log(z) / s)),
         logsf=lambda z, c, s: c * sp.log_ndtr(-np.log(z) / s),
-        ppf=lambda q, c, s: np.exp(-s * sp.ndtri((1 - q) ** (1 / c))),
+        ppf=lambda q, c, s: np.exp(s * power_of_normal(q, c)),
     ),
     Continuous(
         "powernorm", "c", logpdf=lambda z, c: np.log(c) + _normal(z) + (c - 1) * sp.log_ndtr(-z),
         cdf=lambda z, c: -np.expm1(c * sp.log_ndtr(-z)),
         sf=lambda z, c: np.exp(c * sp.log_ndtr(-z)), logsf=lambda z, c: c * sp.log_ndtr(-z),
-        ppf=lambda q, c: -sp.ndtri((1 - q) ** (1 / c)),
+        ppf=power_of_normal,
     ),
     Continuous(
         "rdist", "c",
         logpdf=lambda z, c: sp.xlog1py(0.5 * c - 1, -z * z) - sp.betaln(lit(c, 0.5), 0.5 * c),
         support=(-1.0, 1.0), cdf=lambda z, c: sp.betainc(0.5 * c, 0.5 * c, 0.5 * (z + 1)),
+        sf=lambda z, c: sp.betainc(0.5 * c, 0.5 * c, 0.5 * (1 - z)),
         ppf=lambda q, c: 2 * sp.betaincinv(0.5 * c, 0.5 * c, q) - 1,
     ),
     Continuous(
@@ -522,7 +515,7 @@ FAMILIES: tuple[Continuous, ...] = (
         logpdf=lambda z, a, b: -np.log(z) - np.log(np.log(b) - np.log(a)),
         support=lambda a, b: (a, b), inside=lambda a, b: 0.5 * (a + b),
         valid=lambda a, b: (a > 0) & (b > a),
-        cdf=lambda z, a, b: (np.log(z) - np.log(a)) / (np.log(b) - np.log(a)),
+        cdf=log_share, sf=lambda z, a, b: log_share(z, b, a),
         ppf=lambda q, a, b: np.exp(np.log(a) + q * (np.log(b) - np.log(a))),
     ),
     Continuous(
@@ -540,14 +533,16 @@ FAMILIES: tuple[Continuous, ...] = (
     Continuous(
         "semicircular", logpdf=lambda z: math.log(2 / math.pi) + 0.5 * np.log1p(-z * z),
         support=(-1.0, 1.0),
-        cdf=lambda z: 0.5 + (z * np.sqrt(1 - z * z) + np.arcsin(z)) / math.pi,
+        cdf=lambda z: sp.betainc(lit(z, 1.5), lit(z, 1.5), 0.5 * (1 + z)),
+        sf=lambda z: sp.betainc(lit(z, 1.5), lit(z, 1.5), 0.5 * (1 - z)),
     ),
     Continuous(
         "skewcauchy", "a",
         logpdf=lambda z, a: (
             -math.log(math.pi) - np.log1p((z / (1 + a * np.sign(z))) ** 2)
         ),
-        valid=lambda a: np.abs(a) < 1, cdf=_skew_cauchy_cdf,
+        valid=lambda a: np.abs(a) < 1, cdf=skew_cauchy_below,
+        sf=lambda z, a: skew_cauchy_below(-z, -a),
     ),
     Continuous(
         "truncexpon", "b", logpdf=lambda z, b: -z - np.log(-np.expm1(-b)),
@@ -566,12 +561,12 @@ FAMILIES: tuple[Continuous, ...] = (
     Continuous(
         "truncweibull_min", "c a b",
         logpdf=lambda z, c, a, b: (
-            np.log(c) + sp.xlogy(c - 1, z) - z**c - _weibull_gap(c, a, b)
+            np.log(c) + sp.xlogy(c - 1, z) - z**c - weibull_gap(c, a, b)
         ),
         support=lambda c, a, b: (a, b), inside=lambda c, a, b: 0.5 * (a + b),
         valid=lambda c, a, b: (a >= 0) & (b > a) & (c > 0),
-        cdf=lambda z, c, a, b: np.exp(_weibull_gap(c, a, z) - _weibull_gap(c, a, b)),
-        sf=lambda z, c, a, b: np.exp(_weibull_gap(c, z, b) - _weibull_gap(c, a, b)),
+        cdf=lambda z, c, a, b: np.exp(weibull_gap(c, a, z) - weibull_gap(c, a, b)),
+        sf=lambda z, c, a, b: np.exp(weibull_gap(c, z, b) - weibull_gap(c, a, b)),
     ),
     Continuous(
         "vonmises_line", "kappa",
