@@ -380,6 +380,9 @@ class Continuous(Distribution):
         away = q - self.cdf(at, *shapes) if name == "ppf" else self.sf(at, *shapes) - q
         return np.where(inner, at + (away - stop_gradient(away)) / density, z)
 
+    def _tail(self, name: str) -> Rule:
+        return lambda z, *shapes: self._logarithm(name, z, shapes, {})
+
     def _refined(self, name: str) -> Callable[..., np.ndarray] | None:
         """A more exact quantile than SciPy's, where tails are formulas."""
         if self.rules["cdf"] is None and self.rules["logcdf"] is None:
@@ -391,8 +394,9 @@ class Continuous(Distribution):
                 ends = [
                     np.broadcast_to(end, q.shape).astype(float) for end in self._ends([*shapes])
                 ]
-                tails = [lambda z, *s, t=t: self._logarithm(t, z, s, {}) for t in LOGARITHMS[name]]
-                exact = refined((tails[0], tails[1]), q, found, (ends[0], ends[1]), shapes)
+                first, other = LOGARITHMS[name]
+                tails = self._tail(first), self._tail(other)
+                exact = refined(tails, q, found, (ends[0], ends[1]), shapes)
                 return np.where(valid, exact, found)
 
         return better

@@ -13,8 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fgrad.trace import Value
+
 Plain = np.ndarray
-Logarithm = Callable[..., Plain]  # of a tail, of points and parameters
+Logarithm = Callable[..., Value]  # of a tail, of points and parameters
 ULPS = 64  # within which SciPy's result is kept
 EXACT = 1e-12  # the error of a logarithm of a tail, relative
 
