@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fgrad.base.gc_policy import collector_paused
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.sizes import LEAST, OPEN, Sizes
+from fgrad.base.sizes import LEAST, OPEN, NotShared, Sizes
 from fgrad.compile.backend import BACKENDS, Template, on_host
 from fgrad.compile.jit.call import refuse_wide
 from fgrad.compile.jit.entries import Entry
@@ -185,14 +185,14 @@ def _made(
     ]
     OPEN.traces.add(id(sizes))
     try:
-        template, entry = _compiled(sizes, symbolic, traced)
+        template, entry = _compiled(sizes, symbolic, traced, reasons)
     except Exception as error:
-        reasons.append(f"{type(error).__name__}: {error}".partition("\n")[0])
+        if isinstance(error, NotShared) and "\n" not in str(error):
+            reasons.append(str(error))
         return None
     finally:
         OPEN.traces.discard(id(sizes))
         sizes.sealed = True
-    reasons += map(str, sizes.fixed)
     if template is None:
         return None
     fixed = tuple(
@@ -207,9 +207,12 @@ def _made(
 
 
 def _compiled(
-    sizes: Sizes, symbolic: Sequence[Aval], traced: Traced
+    sizes: Sizes, symbolic: Sequence[Aval], traced: Traced, reasons: list[str]
 ) -> tuple[Template | None, Entry]:
-    entry, captured = traced(symbolic)
+    try:
+        entry, captured = traced(symbolic)
+    finally:
+        reasons += map(str, sizes.fixed)  # by the user's code; those of passes have no line
     program = entry.program
     if captured or not on_host(entry.device) or _has_symbols(sizes, entry):
         return None, entry
