@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad.compile.jit.jitted import jit
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.grad import grad
 from fgrad.typing import PyTree
@@ -22,10 +21,9 @@ def value_and_gradient(both: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return function
 
 
-def products(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
+def hessian_products(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """Products with the Hessian: the gradient, pushed forward."""
 
-    @jit
     def hessp(x: np.ndarray, p: np.ndarray, *args: PyTree) -> np.ndarray:
         return jvp(lambda x: grad(fun)(x, *args), (x,), (p.astype(x.dtype),))[1]
 

@@ -15,12 +15,12 @@ from typing import NoReturn, TypeVar
 import numpy as np
 
 from fgrad import tree
-from fgrad.compile.jit.jitted import jit
 from fgrad.errors import MissingRuleError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.ops import checked
 from fgrad.ops.elementwise import stop_gradient
+from fgrad.scipy._bound import Bound, in_program
 from fgrad.scipy._either import refusal
 from fgrad.trace import Value, concrete, innermost
 from fgrad.tracing.capturing import user_form
@@ -140,15 +140,14 @@ def on_host(
         like: a tree with the shapes and dtypes of the result.
         fun: a function of one value like `example`.
         values: pytrees; the result has no derivative by them, nor by what `fun` closes over.
-        compiled: whether the function is called often enough to be compiled.
+        compiled: whether the function is compiled outside of `jit` too.
     """
     converted, consts = closure_convert(fun, example)
-    if compiled:
-        converted = jit(converted)
+    compiled, made = compiled or in_program(), {}
 
     def call(plain: tuple[PyTree, ...], closure: list[np.ndarray]) -> PyTree:
         with Untraced():
-            return solver(lambda x: converted(x, *closure), *plain)
+            return solver(Bound(converted, closure, made, compiled), *plain)
 
     return pure_callback(call, like, constant(values), constant(consts))
 

@@ -14,11 +14,11 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.progress import Progress, Told
-from fgrad.compile.jit.jitted import jit
 from fgrad.ir.aval import Aval
 from fgrad.numpy.promote import as_operand
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import _solvers
+from fgrad.scipy._bound import compiled
 from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, refuse_options
 from fgrad.scipy._solvers import Ends, Function, Solution
 from fgrad.trace import Value
@@ -81,13 +81,13 @@ def _inside_of_a_transform(
         if limits is not None and box is not None:
             more[box] = list(zip(*[np.asarray(end).tolist() for end in limits], strict=True))
         if "fprime" in taken:
-            more["fprime"] = jit(grad(f))
+            more["fprime"] = compiled(f, grad)
         if "Dfun" in taken:
-            more["Dfun"] = jit(jacfwd(f))
+            more["Dfun"] = compiled(f, jacfwd)
         if "x0" in taken:
             more["x0"] = np.array(x)
         with Told(progress, name) as told:
-            found = getattr(plain, name)(told.counted(jit(f)), **more)
+            found = getattr(plain, name)(told.counted(compiled(f)), **more)
         return _taken(name, found)
 
     if residuals:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.compile.jit.jitted import jit
 from fgrad.scipy import _solvers
+from fgrad.scipy._bound import compiled
 from fgrad.scipy._constrained import minimum_within
 from fgrad.scipy._host import arguments, inside, refuse_options
 from fgrad.scipy._solvers import Function, Pairs
@@ -27,7 +27,7 @@ def _minimum(
     derivative = how["method"] != "COBYLA"
 
     def find(f: Function, x: Value, box: PyTree, rest: PyTree = ()) -> PyTree:
-        more = {"jac": jit(grad(f))} if derivative else {}
+        more = {"jac": compiled(f, grad)} if derivative else {}
         limits = plain.Bounds(*box) if isinstance(box, tuple) else box
         return plain.minimize(f, x, bounds=limits, constraints=rest, **how, **more)
 

@@ -17,7 +17,6 @@ from fgrad.scipy._host import as_result, floats, inside
 from fgrad.scipy._solvers import Box, Ends, Function, Pairs, Solution
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
-from fgrad.transforms.jacobian import jacfwd
 from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.optimize")
@@ -119,12 +118,6 @@ def linprog(
     return LinearSolution(found.x, found.fun, slack, con, found.success)
 
 
-def _linear(r: Function, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """A and b of the residuals A x - b."""
-    zero = np.zeros(n)
-    return np.asarray(jacfwd(r)(zero)), -np.asarray(r(zero))
-
-
 def lsq_linear(
     A: ArrayLike,
     b: ArrayLike,
@@ -161,23 +154,28 @@ def lsq_linear(
     if not inside(A, b, ends):
         return plain.lsq_linear(A, b, bounds, **options)
     return _least_squares(
-        A, b, (ends[0], ends[1]), lambda a, b, ends: plain.lsq_linear(a, b, ends, **options)
+        A, b, (ends[0], ends[1]), lambda a, b, *ends: plain.lsq_linear(a, b, ends, **options), ends
     )
 
 
-def _least_squares(A: PyTree, b: ArrayLike, ends: Ends, how: Function) -> Solution:
+def _least_squares(
+    A: PyTree, b: ArrayLike, ends: Ends, how: Function, more: tuple[PyTree, ...] = ()
+) -> Solution:
+    """The solution within `ends`, as SciPy's `how(A, b, *more)` finds it."""
     matrix, side = floats(A), floats(b)
     n = int(matrix.shape[1])
 
     def residuals(x: Value) -> Value:
         return matrix @ x - side
 
-    def find(r: Function, x: Value, ends: Ends) -> PyTree:
-        return how(*_linear(r, n), ends)
-
     start = np.zeros(n, np.result_type(matrix.dtype, side.dtype))
     return _solvers.vector_minimum(
-        lambda x: 0.5 * np.sum(residuals(x) ** 2), start, ends, find, residuals
+        lambda x: 0.5 * np.sum(residuals(x) ** 2),
+        start,
+        ends,
+        how,
+        residuals,
+        (matrix, side, *more),
     )
 
 
@@ -204,7 +202,7 @@ def nnls(A: ArrayLike, b: ArrayLike, maxiter: int | None = None) -> tuple[Value,
     if not inside(A, b):
         return plain.nnls(A, b, maxiter=maxiter)
     found = _least_squares(
-        A, b, (0.0, np.inf), lambda a, b, _: _Found(plain.nnls(a, b, maxiter=maxiter)[0])
+        A, b, (0.0, np.inf), lambda a, b: _Found(plain.nnls(a, b, maxiter=maxiter)[0])
     )
     return found.x, np.sqrt(np.sum(found.fun**2))
 

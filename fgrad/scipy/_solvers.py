@@ -21,9 +21,20 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.progress import Progress, Told
 from fgrad.ir.aval import Aval
+from fgrad.scipy._bound import (
+    Bound,
+    Transform,
+    along,
+    derived,
+    itself,
+    of_number,
+    twice_along,
+)
 from fgrad.scipy._host import (
+    Untraced,
     arguments,
     as_result,
+    constant,
     floats,
     implicit,
     inside,
@@ -34,8 +45,8 @@ from fgrad.scipy._host import (
 )
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
-from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.core.wrap import function_name
+from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.grad import grad
 from fgrad.transforms.jacobian import jacfwd
 from fgrad.typing import ArrayLike, PyTree
@@ -101,8 +112,15 @@ def _scalar(fun: Function, args: PyTree) -> Function:
     return scalar
 
 
-def _number(f: Function) -> Function:
-    return lambda x: float(f(np.float64(x)))
+def _number(f: Function, transform: Transform = itself) -> Function:
+    call = of_number(f, transform)
+    return lambda x: float(call(x))
+
+
+def _of_type(f: Function, dtype: np.dtype) -> Function:
+    """A function of one array that SciPy may give in another type."""
+    call = f.call if isinstance(f, Bound) else f
+    return call if dtype == np.float64 else lambda x: call(np.asarray(x, dtype))
 
 
 def scalar_root(f: Function, args: PyTree, method: str | None, options: Options) -> Root:
@@ -113,9 +131,9 @@ def scalar_root(f: Function, args: PyTree, method: str | None, options: Options)
 
     def solver(plain_f: Function, start: Options) -> tuple[np.float64, np.bool_]:
         if first is not None or method in ("newton", "halley"):
-            rest["fprime"] = _number(grad(plain_f))
+            rest["fprime"] = _number(plain_f, grad)
         if second is not None or method == "halley":
-            rest["fprime2"] = _number(grad(grad(plain_f)))
+            rest["fprime2"] = _number(plain_f, second)
         found = plain.root_scalar(_number(plain_f), method=method, **start, **rest)
         return np.float64(found.root), np.bool_(found.converged)
 
@@ -236,14 +254,11 @@ def newton(
     start, fun = floats(x0), _applied(func, args)
     like = Aval(start.shape, start.dtype)
 
-    def along(f: Function) -> Function:
-        return lambda x: jvp(f, (x,), (np.ones_like(x),))[1]
-
     def solver(plain_f: Function, x: Value) -> np.ndarray:
         if fprime is not None:
-            options["fprime"] = along(plain_f)
+            options["fprime"] = derived(plain_f, along)
         if fprime2 is not None:
-            options["fprime2"] = along(along(plain_f))
+            options["fprime2"] = derived(plain_f, twice_along)
         return np.asarray(plain.newton(plain_f, x, **options), like.dtype).reshape(like.shape)
 
     return implicit(fun, on_host(solver, like, fun, start, start))
@@ -266,17 +281,20 @@ def vector_root(
 
     residual.__name__ = applied.__name__
 
-    def solver(plain_f: Function, x: ArrayLike) -> tuple[np.ndarray, np.bool_]:
-        def flat(v: ArrayLike) -> PyTree:
-            return np.reshape(plain_f(np.reshape(v, like.shape).astype(like.dtype)), -1)
+    def flat(v: ArrayLike) -> Value:
+        return np.reshape(residual(np.reshape(v, like.shape)), -1)
 
-        jac = jacfwd(flat) if method in ("hybr", "lm") else None
+    flat.__name__ = applied.__name__
+
+    def solver(plain_f: Function, x: np.ndarray) -> tuple[np.ndarray, np.bool_]:
+        jac = _of_type(derived(plain_f, jacfwd), like.dtype) if method in ("hybr", "lm") else None
         with Told(progress, "root") as told:
-            counted, begin = told.counted(flat), np.reshape(x, -1)
-            found = plain.root(counted, begin, method=method, jac=jac, **options)
+            counted = told.counted(_of_type(plain_f, like.dtype))
+            found = plain.root(counted, x, method=method, jac=jac, **options)
         return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
 
-    found, success = on_host(solver, (like, FLAG), residual, start, start)
+    begin = np.reshape(start, -1)
+    found, success = on_host(solver, (like, FLAG), flat, begin, begin)
     x = implicit(residual, found, success)
     return Solution(x, residual(x), success)
 
@@ -371,6 +389,7 @@ def vector_minimum(
     ends: Ends,
     find: Callable[..., PyTree],
     shown: Function | None = None,
+    data: tuple[PyTree, ...] = (),
 ) -> Solution:
     """A minimum inside of a transform.
 
@@ -379,6 +398,7 @@ def vector_minimum(
         ends: the bounds, as arrays or numbers.
         find: `find(f, x, ends)` is SciPy's result on plain numbers.
         shown: the function whose value is part of the result, if it is not `fun`.
+        data: what `find` takes instead, if it needs no function.
     """
     start, seen = np.atleast_1d(floats(x0)), shown or fun
     like = Aval(start.shape, start.dtype)
@@ -386,10 +406,20 @@ def vector_minimum(
     def solver(
         plain_f: Function, x: Value, limits: tuple[Value, Value] | None
     ) -> tuple[np.ndarray, np.bool_]:
-        found = find(plain_f, x, limits)
+        return taken(find(plain_f, x, limits))
+
+    def of_data(*data: np.ndarray) -> tuple[np.ndarray, np.bool_]:
+        with Untraced():
+            return taken(find(*data))
+
+    def taken(found: PyTree) -> tuple[np.ndarray, np.bool_]:
         return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
 
-    x, success = on_host(solver, (like, FLAG), seen, start, start, ends)
+    if data:
+        outs = pure_callback(of_data, (like, FLAG), *constant(data))
+    else:
+        outs = on_host(solver, (like, FLAG), seen, start, start, ends)
+    x, success = outs
     slope = grad(fun)
     x = implicit(slope if ends is None else projected(slope, *ends), x, success)
     return Solution(x, seen(x), success)

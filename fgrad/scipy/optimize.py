@@ -26,6 +26,7 @@ from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import user_line
 from fgrad.scipy import _solvers
+from fgrad.scipy._bound import compiled
 from fgrad.scipy._constrained import (
     Bounds,
     ConstrainedSolution,
@@ -33,7 +34,7 @@ from fgrad.scipy._constrained import (
     NonlinearConstraint,
     minimum_within,
 )
-from fgrad.scipy._derivatives import products, value_and_gradient
+from fgrad.scipy._derivatives import hessian_products, value_and_gradient
 from fgrad.scipy._either import passed_on
 from fgrad.scipy._host import arguments, inside, part_of, refuse_options
 from fgrad.scipy._losses import robust
@@ -251,14 +252,14 @@ def minimize(
     name = method.lower() if isinstance(method, str) else None
     function: PyTree = fun
     if jac is None and name not in WITHOUT_GRADIENT:
-        both = jit(value_and_grad(fun))
+        both = compiled(fun, value_and_grad)
         function, jac = value_and_gradient(both), True
     if hess is None and hessp is None:
         if name in WITH_PRODUCTS:
-            hessp = products(value)
+            hessp = compiled(value, hessian_products)
         elif name in WITH_HESSIAN:
-            hess = jit(hessian(value))
-    function = function if function is not fun else jit(fun)
+            hess = compiled(value, hessian)
+    function = function if function is not fun else compiled(fun)
     with Told(progress, "minimize") as told:
         return plain.minimize(
             told.counted(function), x, args=args, method=method, jac=jac, hess=hess, hessp=hessp,
@@ -423,13 +424,19 @@ def least_squares(
         low, high = bounds
         return _solvers.vector_minimum(half, x0, (low, high), find, residuals_of)
     x = np.atleast_1d(_start(x0))
-    compiled = jit(fun)
+    residuals_at = compiled(fun)
     if jac is None:
-        residuals = np.size(compiled(x, *args, **keywords))
-        jac = jit(jacrev(fun) if residuals < x.size else jacfwd(fun))
+        residuals = np.size(residuals_at(x, *args, **keywords))
+        jac = compiled(fun, jacrev if residuals < x.size else jacfwd)
     with Told(progress, "least_squares") as told:
         return plain.least_squares(
-            told.counted(compiled), x, jac=jac, bounds=bounds, args=args, kwargs=keywords, **options
+            told.counted(residuals_at),
+            x,
+            jac=jac,
+            bounds=bounds,
+            args=args,
+            kwargs=keywords,
+            **options,
         )
 
 

@@ -56,7 +56,7 @@ def work_of(program: Program, executable: Executable) -> Work:
         fills=[(place[first_out + k], x.ctypes.data, x.nbytes) for k, x in known],
         lends=executable.image.reuse,
         release=bool(callbacks) or _meets(program) or runs_long(program),  # arguments are then held
-        after=(lambda: _reraise(callbacks)) if callbacks else None,
+        after=callbacks[0].reraise if callbacks else None,  # what any of them has raised
         keep=(executable, known),
     )
 
@@ -72,11 +72,6 @@ def whole(steps: Sequence[Step], given: int) -> Call | None:
         return None
     slots = step.slots
     return step if len(set(slots)) == len(slots) and all([slot < given for slot in slots]) else None
-
-
-def _reraise(callbacks: Sequence[Callback]) -> None:
-    for callback in callbacks:
-        callback.reraise()
 
 
 def runs_long(program: Program) -> bool:

@@ -238,9 +238,11 @@ class Callback:
     """
 
     def __init__(self, function: Callable[..., None], buffers: int) -> None:
+        given = ctypes.c_void_p * buffers
+
         def call(bufs: int, lo: int, hi: int) -> None:
             try:
-                function(*(ctypes.c_void_p * buffers).from_address(bufs))
+                function(*given.from_address(bufs))
             except BaseException as error:
                 ends = not isinstance(error, Exception) or hasattr(error, "used")
                 if not (ends and keep(error)):

@@ -17,6 +17,7 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import Aval
+from fgrad.scipy._bound import first, of_number
 from fgrad.scipy._either import refusal
 from fgrad.scipy._host import (
     arguments,
@@ -95,7 +96,7 @@ class Tolerances(NamedTuple):
             norm = given.pop("norm")
             if size == 1:
                 given["limit"] = min(self.limit, 10_000)  # quad's memory
-                y, error = plain.quad(lambda t: f(t)[0], low, high, **given)[:2]
+                y, error = plain.quad(of_number(f, first), low, high, **given)[:2]
             else:
                 y, error = plain.quad_vec(f, low, high, norm=norm, **given)[:2]
             return np.reshape(y, size), np.float64(error)

@@ -30,13 +30,15 @@ from fgrad.transforms.core.wrap import as_value, function_name
 from fgrad.transforms.custom.function import line_of
 from fgrad.typing import PyTree
 
+_LEAF = tree.leaf()
+_PLAIN = frozenset({np.ndarray, np.float64})  # results of one leaf
 VMAP_METHODS = ("sequential", "expand_dims", "broadcast_all")
 
 
 class Function:
     """A user's function on flat arrays, and the types of its results; equal to itself alone."""
 
-    __slots__ = ("avals", "call", "fun", "method", "treedef")
+    __slots__ = ("avals", "call", "fun", "method", "treedef", "types")
 
     def __init__(
         self,
@@ -48,16 +50,18 @@ class Function:
     ) -> None:
         self.fun, self.call, self.avals, self.treedef = fun, call, avals, treedef
         self.method = method
+        self.types = [(a.shape, a.dtype) for a in avals]
 
     def __repr__(self) -> str:
         return function_name(self.fun)
 
     def __call__(self, *operands: Value) -> tuple[Value, ...]:
         """The results as arrays of the promised types."""
-        leaves, found = tree.flatten(self.call(*[np.array(x)[()] for x in operands]))
-        arrays = [np.asarray(x) for x in leaves]
+        result = self.call(*[np.array(x)[()] for x in operands])
+        leaves, found = ([result], _LEAF) if type(result) in _PLAIN else tree.flatten(result)
+        arrays = list(map(np.asarray, leaves))
         types = [(x.shape, x.dtype) for x in arrays]
-        if found != self.treedef or types != [(a.shape, a.dtype) for a in self.avals]:
+        if types != self.types or found != self.treedef:
             raise CustomRuleError(
                 f"The callback {self} gave a result of another type than was promised.",
                 (
@@ -113,7 +117,7 @@ def _define(name: str, effect: bool) -> Primitive:
 
     @prim.evaluate
     def _(*operands: Value, function: Function) -> tuple[Value, ...]:
-        return (*function(*operands), TOKEN.dtype.type(0))
+        return (*function(*operands), _CALLED)
 
     @prim.batch
     def _(
@@ -130,6 +134,7 @@ def _define(name: str, effect: bool) -> Primitive:
 
 
 TOKEN = Aval((), np.dtype(np.uint8))  # the last result of each callback: that it was called
+_CALLED = np.uint8(0)
 pure_p = _define("pure_callback", effect=False)
 io_p = _define("io_callback", effect=True)
 debug_p = _define("debug_callback", effect=True)
