@@ -124,7 +124,7 @@ def first(f: Function) -> Function:
     return lambda *xs: f(*xs)[0]
 
 
-def second(f: Function) -> Function:
+def second_derivative(f: Function) -> Function:
     """The second derivative of a function of a number."""
     return grad(grad(f))
 

@@ -28,6 +28,7 @@ from fgrad.scipy._bound import (
     derived,
     itself,
     of_number,
+    second_derivative,
     twice_along,
 )
 from fgrad.scipy._host import (
@@ -133,7 +134,7 @@ def scalar_root(f: Function, args: PyTree, method: str | None, options: Options)
         if first is not None or method in ("newton", "halley"):
             rest["fprime"] = _number(plain_f, grad)
         if second is not None or method == "halley":
-            rest["fprime2"] = _number(plain_f, second)
+            rest["fprime2"] = _number(plain_f, second_derivative)
         found = plain.root_scalar(_number(plain_f), method=method, **start, **rest)
         return np.float64(found.root), np.bool_(found.converged)
 

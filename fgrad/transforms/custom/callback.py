@@ -134,7 +134,7 @@ def _define(name: str, effect: bool) -> Primitive:
 
 
 TOKEN = Aval((), np.dtype(np.uint8))  # the last result of each callback: that it was called
-_CALLED = np.uint8(0)
+_CALLED: Value = TOKEN.dtype.type(0)
 pure_p = _define("pure_callback", effect=False)
 io_p = _define("io_callback", effect=True)
 debug_p = _define("debug_callback", effect=True)
