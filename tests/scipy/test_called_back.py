@@ -19,6 +19,14 @@ from fgrad.scipy import _bound
 MATRIX = np.random.default_rng(3).normal(size=(6, 3))
 
 
+def slope_of_cube(t: Any) -> Any:
+    return 3 * t**2
+
+
+def curvature_of_cube(t: Any) -> Any:
+    return 6 * t
+
+
 def system(p: Any) -> Callable[[Any], Any]:
     return lambda x: x + 0.3 * np.sin(x) - p * np.array([0.2, 0.4, 0.6])
 
@@ -32,6 +40,19 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "toms748": lambda so, si, p: so.toms748(lambda t: t**3 - p, 0.0, 3.0),
     "root_scalar": lambda so, si, p: so.root_scalar(lambda t: t**3 - p, bracket=(0.0, 3.0)).root,
     "newton": lambda so, si, p: so.newton(lambda t: t**3 - p, 1.0),
+    "halley": lambda so, si, p: (
+        so.root_scalar(
+            lambda t: t**3 - p,
+            x0=1.0,
+            method="halley",
+            fprime=slope_of_cube,
+            fprime2=curvature_of_cube,
+        ).root
+    ),
+    "newton by slopes": lambda so, si, p: so.newton(lambda t: t**3 - p, 1.0, fprime=slope_of_cube),
+    "newton by curvatures": lambda so, si, p: so.newton(
+        lambda t: t**3 - p, np.array([1.0, 2.0]), fprime=slope_of_cube, fprime2=curvature_of_cube
+    ),
     "root": lambda so, si, p: so.root(system(p), np.zeros(3)).x,
     "root of float32": lambda so, si, p: so.root(system(p), np.zeros(3, np.float32)).x,
     "lm": lambda so, si, p: so.root(system(p), np.zeros(3), method="lm").x,
