@@ -174,7 +174,6 @@ def test_what_has_no_meaning_in_a_trace_is_refused() -> None:
         lambda p: si.quad(lambda t: p * t, 0.0, 1.0, full_output=1)[0],
         lambda p: so.brentq(lambda x: x - p, 0.0, 5.0, full_output=True)[0],
         lambda p: so.fsolve(lambda x: x - p, 1.0, full_output=True)[0],
-        lambda p: so.least_squares(lambda x: x - p, Q, loss="huber").x[0],
         lambda p: np.abs(si.quad(lambda t: np.exp(1j * p * t), 0.0, 1.0)[0]),
         lambda p: (lambda z: si.quad(lambda t: np.abs(t * z), 0.0, 1.0)[0])(np.exp(1j * p) * p),
         lambda p: np.abs(so.fsolve(lambda x: x - 1j * p, 1.0)[0]),
