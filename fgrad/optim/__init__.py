@@ -68,6 +68,8 @@ from fgrad.optim.schedules import (
 if TYPE_CHECKING:  # else loaded when first used
     from fgrad.optim.adaptive import *  # noqa: F403
     from fgrad.optim.curvature import *  # noqa: F403
+    from fgrad.optim.minimisers.fixed_points import *  # noqa: F403
+    from fgrad.optim.minimisers.minimise import *  # noqa: F403
     from fgrad.optim.more_optimizers import *  # noqa: F403
     from fgrad.optim.rules import *  # noqa: F403
     from fgrad.optim.second_order import *  # noqa: F403
@@ -80,6 +82,8 @@ _PARTS = {
         "scale_by_sm3", "sm3",
     ),
     "fgrad.optim.curvature": ("scale_by_sophia", "sophia"),
+    "fgrad.optim.minimisers.fixed_points": ("FixedPoint", "fixed_point"),
+    "fgrad.optim.minimisers.minimise": ("Minimum", "minimize"),
     "fgrad.optim.more_optimizers": (
         "adabelief", "adadelta", "adamax", "adamaxw", "adan", "add_noise", "amsgrad", "fromage",
         "lamb", "lars", "lion", "nadam", "nadamw", "noisy_sgd", "novograd",
@@ -106,15 +110,16 @@ _PARTS = {
 __getattr__, __dir__ = lazy_names(__name__, _PARTS)
 
 __all__ = [
-    "EmptyState", "GradientTransformation", "LookaheadParams", "adabelief", "adadelta",
+    "EmptyState", "FixedPoint", "GradientTransformation", "LookaheadParams", "Minimum",
+    "adabelief", "adadelta",
     "adafactor", "adagrad", "adam", "adamax", "adamaxw", "adamw", "adan", "adaptive_grad_clip",
     "add_decayed_weights", "add_noise", "all_finite", "amsgrad", "apply_if_finite",
     "apply_updates", "centralize", "chain", "clip_by_block_rms", "clip_by_global_norm",
     "clip_by_value", "constant_schedule", "cosine_decay", "dynamic_loss_scale", "ema",
-    "exponential_decay", "freeze", "fromage", "global_norm", "identity", "incremental_update",
-    "join_schedules", "keep_params_nonnegative", "lamb", "lars", "lbfgs", "linear_schedule",
-    "lion", "lookahead", "masked", "multi_steps", "multi_transform", "nadam", "nadamw",
-    "named_chain", "noisy_sgd", "normalize_by_update_norm", "novograd", "optimistic_adam",
+    "exponential_decay", "fixed_point", "freeze", "fromage", "global_norm", "identity",
+    "incremental_update", "join_schedules", "keep_params_nonnegative", "lamb", "lars", "lbfgs",
+    "linear_schedule", "lion", "lookahead", "masked", "minimize", "multi_steps", "multi_transform",
+    "nadam", "nadamw", "named_chain", "noisy_sgd", "normalize_by_update_norm", "novograd", "optimistic_adam",
     "optimistic_adam_v2", "optimistic_gradient_descent", "piecewise_constant", "polyak_sgd",
     "polynomial_schedule", "radam", "rmsprop", "rprop", "scale", "scale_by_adadelta",
     "scale_by_adam", "scale_by_adamax", "scale_by_adan", "scale_by_amsgrad",

@@ -167,7 +167,11 @@ def at_once(
 
 
 def implicit(
-    residual: Callable[[PyTree], PyTree], root: Value, success: Value | None = None
+    residual: Callable[[PyTree], PyTree],
+    root: Value,
+    success: Value | None = None,
+    solver: Callable[[Callable[[PyTree], PyTree], Value], Value] | None = None,
+    method: str = "SciPy's method",
 ) -> Value:
     """The root of `residual`, with derivatives by the implicit function theorem.
 
@@ -175,20 +179,23 @@ def implicit(
         success: whether the solver says that it found one. If not, the root may still be exact
             enough, as after a line search that ended at rounding errors; a derivative raises a card
             where Newton's step from there is not small.
+        solver: `solver(linear, y)` gives the x with linear(x) = y; by default by the dense matrix.
+        method: what the card says that did not find it.
     """
+    solver = solver or dense_solve
     if success is None:
-        return custom_root(residual, root, lambda _, x: x, _solve)
+        return custom_root(residual, root, lambda _, x: x, solver)
     found, done = stop_gradient(root), stop_gradient(success)
     away = stop_gradient(residual(found))
 
     def solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
-        require_found(done, found, _solve(linear, away))
-        return _solve(linear, y)
+        require_found(done, found, solver(linear, away), method)
+        return solver(linear, y)
 
     return custom_root(residual, root, lambda _, x: x, solve)
 
 
-def _solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
+def dense_solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
     """The x with linear(x) = y, by the dense matrix of `linear`."""
     if not y.shape:
         return y / linear(np.ones((), y.dtype)[()])
@@ -201,16 +208,18 @@ def _solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
     return np.reshape(np.linalg.solve(matrix, np.reshape(y, -1)), y.shape)
 
 
-def require_found(success: Value, found: Value, step: Value) -> None:
+def require_found(
+    success: Value, found: Value, step: Value, method: str = "SciPy's method"
+) -> None:
     """Raise a card where a solver did not succeed, and Newton's step from there is not small."""
     near = np.max(np.abs(step)) <= _SMALL * (1 + np.max(np.abs(found)))
     error = MissingRuleError(
-        "There is no solution to differentiate: SciPy's method did not find one.",
+        f"There is no solution to differentiate: {method} did not find one.",
         (
             *user_line(),
             ("why", "Newton's step from where it stopped is not small."),
             ("write", "another start, method or number of steps"),
-            ("or", "result.success             tells it; x itself is what SciPy returns"),
+            ("or", "result.success             tells it; x itself is where the method stopped"),
         ),
     )
     checked.require(success | near, checked.text_of(error))
