@@ -25,7 +25,7 @@ from fgrad.optim.minimisers.problem import (
     slope_size,
     tolerance,
 )
-from fgrad.scipy._host import arguments, constant
+from fgrad.scipy._host import arguments
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.wrap import function_name
@@ -112,8 +112,8 @@ def fixed_point(
             raise ArgumentError(f"optim.fixed_point: {function_name(fun)} returns complex numbers.")
         return vector.astype(start.dtype)
 
-    began = constant(start)
-    found = anderson(frozen(image, began), began, limit, max_steps, memory)
+    plain, began = frozen(image, start)
+    found = anderson(plain, began, limit, max_steps, memory)
     away = slope_size(found.value - found.x)
     success = away <= limit * (1 + slope_size(found.x))
 

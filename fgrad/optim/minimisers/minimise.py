@@ -23,7 +23,8 @@ from fgrad.optim.minimisers.problem import (
     solve_positive,
     tolerance,
 )
-from fgrad.scipy._host import arguments, constant, real
+from fgrad.scipy import _host
+from fgrad.scipy._host import arguments
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.wrap import function_name
@@ -124,7 +125,8 @@ def minimize(
     rest = arguments(args)
 
     def objective(x: Value) -> Value:
-        value = real(user_form(fun)(of(x), *rest), f"The function {function_name(fun)} of minimize")
+        what = f"The function {function_name(fun)} of minimize"
+        value = _host.real(user_form(fun)(of(x), *rest), what)
         if value.size != 1:
             raise ArgumentError(
                 f"optim.minimize: {function_name(fun)} returns shape {value.shape}.",
@@ -132,8 +134,8 @@ def minimize(
             )
         return np.reshape(value, ()).astype(start.dtype)
 
-    began = constant(start)
-    found = search(Problem(frozen(objective, began)), began, limit, max_steps)
+    plain, began = frozen(objective, start)
+    found = search(Problem(plain), began, limit, max_steps)
     x = differentiable(grad(objective), found.x, found.success, solve_positive)
     norm = None if found.gradient is None else slope_size(found.gradient)
     return Minimum(of(x), objective(x), norm, found.steps, found.success)

@@ -10,7 +10,8 @@ from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError
 from fgrad.optim.minimisers.conjugate import conjugate_gradients
-from fgrad.scipy._host import constant, dense_solve, floats, implicit, inside
+from fgrad.scipy import _host
+from fgrad.scipy._host import dense_solve, floats, implicit, inside
 from fgrad.trace import Value
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.custom.implicit import closure_convert
@@ -85,11 +86,12 @@ def check_count(name: str, what: str, count: int, least: int) -> None:
         raise ArgumentError(f"optim.{name}: {what}={count!r}.", (("write", f"{what} >= {least}"),))
 
 
-def frozen(function: Callable[[Value], Value], x0: Value) -> Callable[[Value], Value]:
-    """The function with everything that it closes over as constants of all derivatives."""
-    converted, consts = closure_convert(function, x0)
-    held = constant(consts)
-    return lambda x: converted(x, *held)
+def frozen(function: Callable[[Value], Value], x0: Value) -> tuple[Callable[[Value], Value], Value]:
+    """The function and the start, of which all derivatives are zero: also those by what the
+    function closes over."""
+    began, (converted, consts) = _host.constant(x0), closure_convert(function, x0)
+    held = _host.constant(consts)
+    return lambda x: converted(x, *held), began
 
 
 def differentiable(
