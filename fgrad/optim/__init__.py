@@ -68,8 +68,8 @@ from fgrad.optim.schedules import (
 if TYPE_CHECKING:  # else loaded when first used
     from fgrad.optim.adaptive import *  # noqa: F403
     from fgrad.optim.curvature import *  # noqa: F403
-    from fgrad.optim.minimisers.fixed_points import *  # noqa: F403
-    from fgrad.optim.minimisers.minimise import *  # noqa: F403
+    from fgrad.optim.fixed_points import *  # noqa: F403
+    from fgrad.optim.minimise import *  # noqa: F403
     from fgrad.optim.more_optimizers import *  # noqa: F403
     from fgrad.optim.rules import *  # noqa: F403
     from fgrad.optim.second_order import *  # noqa: F403
@@ -82,8 +82,8 @@ _PARTS = {
         "scale_by_sm3", "sm3",
     ),
     "fgrad.optim.curvature": ("scale_by_sophia", "sophia"),
-    "fgrad.optim.minimisers.fixed_points": ("FixedPoint", "fixed_point"),
-    "fgrad.optim.minimisers.minimise": ("Minimum", "minimize"),
+    "fgrad.optim.fixed_points": ("FixedPoint", "fixed_point"),
+    "fgrad.optim.minimise": ("Minimum", "minimize"),
     "fgrad.optim.more_optimizers": (
         "adabelief", "adadelta", "adamax", "adamaxw", "adan", "add_noise", "amsgrad", "fromage",
         "lamb", "lars", "lion", "nadam", "nadamw", "noisy_sgd", "novograd",

@@ -13,8 +13,8 @@ import numpy as np
 from fgrad import lax
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.optim.base import first_count
-from fgrad.optim.minimisers.conjugate import conjugate_gradients
-from fgrad.optim.minimisers.problem import Found, Problem, flat_enough, slope_size
+from fgrad.optim.conjugate import conjugate_gradients
+from fgrad.optim.problem import Found, Problem, flat_enough, slope_size
 from fgrad.trace import Value
 from fgrad.typing import PyTree
 

@@ -17,7 +17,7 @@ from fgrad import lax, tree
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError
 from fgrad.optim.base import first_count
-from fgrad.optim.minimisers.problem import (
+from fgrad.optim.problem import (
     as_vector,
     check_count,
     differentiable,

@@ -9,7 +9,7 @@ import numpy as np
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError
-from fgrad.optim.minimisers.conjugate import conjugate_gradients
+from fgrad.optim.conjugate import conjugate_gradients
 from fgrad.scipy import _host
 from fgrad.scipy._host import dense_solve, floats, implicit, inside
 from fgrad.trace import Value

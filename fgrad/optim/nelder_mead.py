@@ -12,7 +12,7 @@ import numpy as np
 from fgrad import lax
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.optim.base import first_count
-from fgrad.optim.minimisers.problem import Found, Problem
+from fgrad.optim.problem import Found, Problem
 from fgrad.trace import Value
 from fgrad.transforms.vmap import vmap
 from fgrad.typing import PyTree

@@ -14,8 +14,8 @@ import numpy as np
 from fgrad import lax
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.optim.base import GradientTransformation, first_count
-from fgrad.optim.minimisers.conjugate import conjugate_gradients, yes
-from fgrad.optim.minimisers.problem import Found, Problem, flat_enough, slope_size
+from fgrad.optim.conjugate import conjugate_gradients, yes
+from fgrad.optim.problem import Found, Problem, flat_enough, slope_size
 from fgrad.optim.second_order import scale_by_lbfgs, scale_by_zoom_linesearch
 from fgrad.trace import Value
 from fgrad.typing import PyTree

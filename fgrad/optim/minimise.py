@@ -11,8 +11,8 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError
-from fgrad.optim.minimisers import descent, nelder_mead, trust_region
-from fgrad.optim.minimisers.problem import (
+from fgrad.optim import descent, nelder_mead, trust_region
+from fgrad.optim.problem import (
     Found,
     Problem,
     as_vector,
