@@ -110,13 +110,7 @@ def minimize(
         ... ).round(5)
         array([-1.,  1.])
     """
-    search = METHODS.get(str(method).lower())
-    if search is None:
-        write = ", ".join(f'"{name}"' for name in METHODS)
-        others = "fgrad.scipy.optimize.minimize    for SciPy's other methods"
-        raise ArgumentError(
-            f"optim.minimize: method={method!r}.", (("write", write), ("or", others))
-        )
+    search = _search_of(method)
     start, of = as_vector("minimize", x0)
     if max_steps is None:
         max_steps = 400 * start.size if search is nelder_mead.nelder_mead else _STEPS
@@ -139,3 +133,15 @@ def minimize(
     x = differentiable(grad(objective), found.x, found.success, solve_positive)
     norm = None if found.gradient is None else slope_size(found.gradient)
     return Minimum(of(x), objective(x), norm, found.steps, found.success)
+
+
+def _search_of(method: str) -> Callable[[Problem, Value, Value, int], Found]:
+    """The search of this name; a card if there is none."""
+    found = METHODS.get(str(method).lower())
+    if found is None:
+        write = ", ".join(f'"{name}"' for name in METHODS)
+        others = "fgrad.scipy.optimize.minimize    for SciPy's other methods"
+        raise ArgumentError(
+            f"optim.minimize: method={method!r}.", (("write", write), ("or", others))
+        )
+    return found
