@@ -77,8 +77,7 @@ def minimize(
         tol: a minimum is where |df/dx_i| max(|x_i|, 1) <= tol max(|f|, 1) for all i; for
             "nelder-mead", where all vertices and values agree to tol.  By default eps**0.4: 6e-7
             in float64, 2e-3 in float32.
-        max_steps: after how many steps a search ends; 1000 by default, and 400 for each unknown
-            with "nelder-mead".
+        max_steps: after how many steps a search ends; 1000, or 400 n with "nelder-mead".
 
     Returns:
         `Minimum(x, fun, grad_norm, steps, success)`, with x a tree like `x0`.  Where `success` is
@@ -104,10 +103,8 @@ def minimize(
         array([-0.5,  0. ,  0.5])
 
     Example: many starts at once.
-        >>> well = lambda x: (x * x - 1) ** 2
-        >>> fgrad.vmap(lambda x0: minimize(well, x0, method="newton-cg").x)(
-        ...     np.array([-3.0, 0.5])
-        ... ).round(5)
+        >>> lowest = fgrad.vmap(lambda x0: minimize(lambda x: (x * x - 1) ** 2, x0).x)
+        >>> lowest(np.array([-3.0, 0.5])).round(5)
         array([-1.,  1.])
     """
     search = _search_of(method)
