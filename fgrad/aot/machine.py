@@ -281,8 +281,6 @@ def _foreign(origin: Any) -> NotMachineCode:
 
 def _becomes(eqn: Eqn, origin: Any) -> bool:
     """Whether an equation is, or may have led to, a loop in C."""
-    if eqn.prim.name == getattr(origin, "name", None):
-        return True
     return eqn.prim.host is not None and type(c_loop(eqn)) is type(origin)
 
 
