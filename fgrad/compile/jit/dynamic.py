@@ -24,7 +24,7 @@ from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.trace import Tracer
 from fgrad.tracing.axes import open_axes
-from fgrad.tracing.on_device import DEVICES, HOST, OnDevice
+from fgrad.tracing.on_device import HOST, OnDevice
 from fgrad.tracing.thread_state import THREAD
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def wanted_axes(
 
 def takes_symbols(leaves: Sequence[object]) -> bool:
     """Whether arguments, in the state that Python is in, may be traced with symbols."""
-    plain = not (config.nans or DEVICES) and config.shared_kernels
+    plain = config.shared_kernels and not config.nans
     if not plain or open_axes() or THREAD.state.builder is not None:
         return False
     return not any([isinstance(x, (Tracer, OnDevice)) for x in leaves])
