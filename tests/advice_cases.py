@@ -8,6 +8,8 @@ The programs are those of `test_errors.py`, with the one change that the line as
 from __future__ import annotations
 
 import dataclasses
+import os
+import tempfile
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,6 +32,18 @@ class Mended(NamedTuple):
 
     run: Callable[[], Any]
     result: Any
+
+
+def _exported() -> Any:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y[0] = 1.0
+        return y
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "f.fgx")
+        fgrad.export(f, X, path=path)
+        return fgrad.load(path)(X)
 
 
 def _filled(make: Callable[[int], Any]) -> Callable[[Any], Any]:
@@ -428,6 +442,23 @@ MENDED: dict[str, dict[str, Mended]] = {
             6.0,
         ),
         "or close over the object": _CLOSE_OVER,
+    },
+    "vmap_axis_that_is_missing": {
+        "in_axes=None": Mended(
+            lambda: fgrad.vmap(lambda a, x: np.sin(a) * x, in_axes=(None, 0))(X, np.ones(2)),
+            np.sin([X, X]),
+        )
+    },
+    "check_in_a_format_without_errors": {
+        "checks=False": Mended(
+            lambda: len(fgrad.onnx(lambda n, k: n**k, KEEP + 1, KEEP + 2, checks=False)) > 0, True
+        )
+    },
+    "export_of_what_writes": {"return the new arrays instead": Mended(_exported, [1, 2, 3])},
+    "numbers_that_a_format_has_not": {
+        "the real and the imaginary part": Mended(
+            lambda: len(fgrad.onnx(lambda a, b: np.sin(a) * np.cosh(b), X, X)) > 0, True
+        )
     },
     "unequal_vmap_sizes": {
         "in_axes=None": Mended(

@@ -84,7 +84,7 @@ def _result(function: Callable[..., Any], args: Sequence[Any]) -> Any:
 
 def compared(function: Callable[..., Any], each: Iterator[list[Any]]) -> Outcome:
     """A function with sizes as symbols by the same one traced for every size."""
-    fast, slow = jit(function), jit(function, dynamic=False)
+    fast, slow = jit(function, dynamic="auto"), jit(function)
     count = templates = 0
     wrong: list[str] = []
     for args in each:

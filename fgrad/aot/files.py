@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class File(NamedTuple):
     """The parts of a file: its head, and the bytes of its sections."""
 
     path: str
-    head: dict[str, Any]
+    head: dict[str, PyTree]
     body: memoryview
 
     def section(self, place: PyTree) -> memoryview:

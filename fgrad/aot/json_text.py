@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fgrad.typing import PyTree
+
 try:
     from _json import make_scanner  # type: ignore[import-not-found]
 except ImportError:  # an interpreter without it
@@ -25,12 +27,12 @@ class _Context:
     memo: dict[str, str] = {}  # noqa: RUF012  (of the scanner that is written in Python)
 
     @staticmethod
-    def parse_constant(name: str) -> Any:
+    def parse_constant(name: str) -> object:
         """NaN and infinities stand in no head."""
         raise ValueError(name)
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str) -> PyTree:
     """The value that a text spells, with spaces behind it.
 
     Raises:

@@ -124,7 +124,7 @@ class Loaded:
     def call_in_python(self, args: tuple[PyTree, ...]) -> PyTree:
         """A call that is not native: of other arguments, traced, or the first ones."""
         found = list(leaves_of(self.arguments, args, self._wrong))
-        leaves: list[Any] = [None] * len(found)
+        leaves: list[PyTree] = [None] * len(found)
         traced = False
         for k, leaf, at in found:
             if type(leaf) is Tracer:
@@ -144,7 +144,7 @@ class Loaded:
                 self._fast = self._next.learnt(args)
         return made(self.results, outs)
 
-    def _traced(self, leaves: Sequence[Any]) -> Sequence[object]:
+    def _traced(self, leaves: Sequence[object]) -> Sequence[object]:
         if self._file.head.get("differentiable") is not True:
             raise ExportError(
                 f"{self!r} cannot be traced.",
@@ -158,7 +158,7 @@ class Loaded:
             )
         return calls.call(self.program, leaves)
 
-    def _array(self, leaf: Any, aval: Aval, at: str) -> np.ndarray:
+    def _array(self, leaf: PyTree, aval: Aval, at: str) -> np.ndarray:
         """A leaf as the array that the program takes."""
         weak = PYTHON_SCALARS.get(type(leaf))
         if weak is not None and not aval.shape and weak == aval.dtype:

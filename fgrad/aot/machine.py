@@ -267,7 +267,7 @@ def message_of(routine: MatrixRoutine) -> str:
     return params.get("error") or params.get("message") or MESSAGES[routine.name]
 
 
-def _foreign(origin: Any) -> NotMachineCode:
+def _foreign(origin: object) -> NotMachineCode:
     """The error about a step whose function is not ours."""
     if isinstance(origin, Evaluation):
         prim, params = origin.eqn.prim, origin.eqn.params
@@ -279,7 +279,7 @@ def _foreign(origin: Any) -> NotMachineCode:
     )
 
 
-def _becomes(eqn: Eqn, origin: Any) -> bool:
+def _becomes(eqn: Eqn, origin: object) -> bool:
     """Whether an equation is, or may have led to, a loop in C."""
     return eqn.prim.host is not None and type(c_loop(eqn)) is type(origin)
 

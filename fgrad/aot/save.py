@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def export(
     found = exportable(f, example_args, "fgrad.export")
     writer = Writer()
     program = found.program
-    head: dict[str, Any] = {
+    head: dict[str, PyTree] = {
         "format": FORMAT,
         "fgrad": version(),
         "name": program.name,
@@ -114,7 +114,7 @@ def named_constants(program: Program) -> list[np.ndarray]:
     return list({const_digest(x): x for x in arrays}.values())
 
 
-def _machine_words(program: Program, writer: Writer) -> dict[str, Any] | None:
+def _machine_words(program: Program, writer: Writer) -> dict[str, PyTree] | None:
     """What the head says of machine code for this machine; None if there is none."""
     try:
         machine = machine_of(program)

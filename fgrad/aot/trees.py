@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from fgrad.typing import PyTree
 
@@ -73,7 +72,7 @@ def made(spec: PyTree, leaves: Sequence[object]) -> PyTree:
     return tuple(items) if kind == "tuple" else items
 
 
-def leaves_of(spec: PyTree, tree: PyTree, fail: Callable[[str, str], None], at: str = "") -> Any:
+def leaves_of(spec: PyTree, tree: PyTree, fail: Callable[[str, str], None], at: str = "") -> PyTree:
     """The pairs of number and leaf of a tree; `fail(place, expected)` where it is another one."""
     if type(spec) is int:
         yield spec, tree, at

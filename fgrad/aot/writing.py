@@ -6,7 +6,6 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class Writer:
         return found
 
 
-def write(path: str, head: dict[str, Any], writer: Writer) -> int:
+def write(path: str, head: dict[str, PyTree], writer: Writer) -> int:
     """Write a file in one step, so that no reader sees half of it; the bytes written."""
     text = json.dumps({**head, "arrays": writer.arrays}, separators=(",", ":")).encode()
     text += b" " * (-(HEAD.size + len(text)) % ALIGNMENT)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from fgrad.base.waiting import is_watched
 
 # A function of (done, count); count is None where nobody knows how many there will be.
-Progress: TypeAlias = Callable[[Any, Any], object]
+Progress: TypeAlias = Callable[..., object]
 
 PERIOD = 0.1  # seconds between two lines
 
@@ -69,7 +69,7 @@ class Told:
         calls = 0
 
         @functools.wraps(fun)
-        def function(*args: Any, **kwargs: Any) -> Any:
+        def function(*args: object, **kwargs: object) -> object:
             nonlocal calls
             calls += 1
             found = fun(*args, **kwargs)

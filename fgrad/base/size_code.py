@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad.base.size_functions import bits
 from fgrad.base.size_terms import Terms
-from fgrad.base.sizes import OPERATOR_SIGNS, Atom, Num, Sizes
+from fgrad.base.sizes import OPERATOR_SIGNS, Atom, Num, Size, Sizes
 
 
 class Formula:
@@ -34,11 +34,11 @@ class Formula:
         self.done: dict[int, str] = {}
         self.sums: dict[Terms, str] = {}
 
-    def text(self, x: Any) -> str:
+    def text(self, x: Size) -> str:
         """The expression of a number, after the lines that it needs."""
         return self.polynomial(x.terms) if type(x) is Num else repr(x)
 
-    def shape(self, shape: tuple[Any, ...]) -> str:
+    def shape(self, shape: tuple[Size, ...]) -> str:
         """A shape."""
         return listed([self.text(n) for n in shape])
 
@@ -107,7 +107,12 @@ class Formula:
         names = [f"n{k}" for k in sorted(self.sizes.values)]
         lines = [f"def at({', '.join(names)}):", *[f"  {line}" for line in self.lines]]
         lines.append(f"  return {results}")
-        space: dict[str, Any] = {"f4": np.float32, "bits": bits, "inf": math.inf, "nan": math.nan}
+        space: dict[str, object] = {
+            "f4": np.float32,
+            "bits": bits,
+            "inf": math.inf,
+            "nan": math.nan,
+        }
         exec("\n".join(lines), space)
         return cast("Callable[..., Any]", space["at"])
 

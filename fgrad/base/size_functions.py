@@ -9,21 +9,20 @@ import math
 import operator
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from fgrad.base.sizes import Num, is_symbolic, value_of
+from fgrad.base.sizes import Num, Size, is_symbolic, value_of
 
 
-def whole(x: Any) -> Any:
+def whole(x: Size) -> Size:
     """`int(x)` of a number that may be a Num."""
     if type(x) is not Num:
         return int(x)
     return x if x.is_integer else x.sizes.atom("int", (x,), int(x.value), -math.inf)
 
 
-def rounded(x: Any, dtype: np.dtype) -> Any:
+def rounded(x: Size, dtype: np.dtype) -> Size:
     """A number as one of a dtype, as Python's."""
     if type(x) is not Num:
         return np.asarray(x).astype(dtype).item()
@@ -36,17 +35,17 @@ def rounded(x: Any, dtype: np.dtype) -> Any:
     return x.sizes.atom("float", (x, dtype.char), value, -math.inf)
 
 
-def least(*xs: Any) -> Any:
+def least(*xs: Size) -> Size:
     """`min(xs)`, of which no guard is noted."""
     return _extreme("min", xs)
 
 
-def most(*xs: Any) -> Any:
+def most(*xs: Size) -> Size:
     """`max(xs)`, of which no guard is noted."""
     return _extreme("max", xs)
 
 
-def _extreme(op: str, xs: tuple[Any, ...]) -> Any:
+def _extreme(op: str, xs: tuple[Size, ...]) -> Size:
     function = min if op == "min" else max
     symbol = next((x for x in xs if type(x) is Num), None)
     if symbol is None:
@@ -69,7 +68,7 @@ def _extreme(op: str, xs: tuple[Any, ...]) -> Any:
     return sizes.atom(op, xs, value, min(lows))
 
 
-def _high(x: Any) -> float:
+def _high(x: Size) -> float:
     return x.sizes.high(x.terms) if type(x) is Num else x
 
 
@@ -77,7 +76,7 @@ def _beyond(op: str, bound: float, limit: float) -> bool:
     return bound >= limit if op == "max" else bound <= limit
 
 
-def chosen(a: Any, b: Any, x: Any, y: Any) -> Any:
+def chosen(a: Size, b: Size, x: Size, y: Size) -> Size:
     """`x if a < b else y` of integers x and y, of which no guard is noted."""
     symbol = next((z for z in (a, b) if type(z) is Num), None)
     if symbol is None:
@@ -88,21 +87,21 @@ def chosen(a: Any, b: Any, x: Any, y: Any) -> Any:
     return sizes.atom("chosen", (a, b, x, y), value, min(lows))
 
 
-def is_power_of_two(x: Any) -> bool:
+def is_power_of_two(x: Size) -> bool:
     """Whether a positive integer is a power of two."""
     if type(x) is not Num:
         return x.bit_count() == 1
     return x.sizes.atom("ones", (x,), int(x.value).bit_count(), 1) == 1
 
 
-def bits(x: Any) -> Any:
+def bits(x: Size) -> Size:
     """The 64 bits of a float as an integer."""
     if type(x) is not Num:
         return struct.unpack("<q", struct.pack("<d", x))[0]
     return x.sizes.atom("bits", (x,), bits(x.value), -math.inf)
 
 
-def slice_of(part: slice, length: Any) -> tuple[Any, Any, Any]:
+def slice_of(part: slice, length: Size) -> tuple[Size, Size, Size]:
     """`part.indices(length)` where one of the numbers may be a Num."""
     if not is_symbolic((length, part.start, part.stop, part.step)):
         return part.indices(length)
@@ -111,7 +110,7 @@ def slice_of(part: slice, length: Any) -> tuple[Any, Any, Any]:
         raise ValueError("slice step cannot be zero")
     first, last = (0, length) if step > 0 else (-1, length - 1)
 
-    def place(x: Any, default: Any) -> Any:
+    def place(x: Size, default: Size) -> Size:
         if x is None:
             return default
         if type(x) is not Num:
@@ -123,13 +122,13 @@ def slice_of(part: slice, length: Any) -> tuple[Any, Any, Any]:
     return place(part.start, ends[0]), place(part.stop, ends[1]), step
 
 
-def length_of(low: Any, high: Any, step: int) -> Any:
+def length_of(low: Size, high: Size, step: int) -> Size:
     """`len(range(low, high, step))` of numbers that may be Nums."""
     count = -((low - high) // step) if step > 0 else -((high - low) // -step)
     return count if count > 0 else 0
 
 
-def symbolic_array(words: Sequence[Any]) -> np.ndarray:
+def symbolic_array(words: Sequence[Size]) -> np.ndarray:
     """A table of words, as it is now; which of them are Nums is kept with the sizes."""
     array = np.array(at_present(tuple(words)), np.int64)
     symbol = next((x for x in words if type(x) is Num), None)
@@ -138,7 +137,7 @@ def symbolic_array(words: Sequence[Any]) -> np.ndarray:
     return array
 
 
-def at_present(x: Any) -> Any:
+def at_present(x: Size) -> Size:
     """Nested tuples with each Num replaced by its value, without fixing it: for what is right at
     all sizes."""
     if type(x) is Num:

@@ -15,13 +15,15 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.size_terms import Monomial, Terms, added, product, scaled, split, without
 from fgrad.base.source import user_frame
+
+Size: TypeAlias = Any  # a Num, or one of Python's numbers
 
 
 class Open:
@@ -56,7 +58,7 @@ class Atom(NamedTuple):
     """What polynomials are made of: a symbol, or an operation that is no sum or product."""
 
     op: str
-    args: tuple[Any, ...]  # Nums and numbers; of a symbol its number
+    args: tuple[Size, ...]  # Nums and numbers; of a symbol its number
     value: int | float
     low: float  # it is never smaller
 
@@ -77,7 +79,7 @@ class Sizes:
         self.values = values
         self.atoms: list[Atom] = []
         self.numbers: dict[object, Num] = {}
-        self.known: dict[tuple[object, ...], Any] = {}  # results of operations
+        self.known: dict[tuple[object, ...], Size] = {}  # results of operations
         self.upper: dict[Terms, int] = {}  # of polynomials without a constant: at most
         self.equal: dict[tuple[Terms, int], bool] = {}  # whether a polynomial is -constant
         self.others: dict[tuple[object, ...], Guard] = {}
@@ -85,13 +87,13 @@ class Sizes:
         self.names: dict[object, int] = {}
         self.sealed = False  # whether the trace is over: what is left of it are plain numbers
         self.texts = 0  # how often the text or the hash of a Num was asked for
-        self.tables: dict[int, tuple[np.ndarray, tuple[Any, ...]]] = {}  # by identity
+        self.tables: dict[int, tuple[np.ndarray, tuple[Size, ...]]] = {}  # by identity
 
     def symbol(self, number: int) -> Num:
         """The size with this number, in all places."""
         return self.atom("symbol", (number,), self.values[number], LEAST)
 
-    def atom(self, op: str, args: tuple[Any, ...], value: int | float, low: float) -> Num:
+    def atom(self, op: str, args: tuple[Size, ...], value: int | float, low: float) -> Num:
         """The Num of one operation."""
         key = (op, *[id(x) if isinstance(x, Num) else (type(x), x) for x in args])
         found = self.names.get(key)
@@ -101,7 +103,7 @@ class Sizes:
         terms = (((found,), 1),)
         return self.number(terms, value)
 
-    def number(self, terms: Terms, value: int | float) -> Any:
+    def number(self, terms: Terms, value: int | float) -> Size:
         """The one Num of a polynomial, or an int if it is constant."""
         if not terms:
             return 0
@@ -178,7 +180,7 @@ class Sizes:
         known = self.equal.get((number.terms, -int(number.value)), False)
         return known or (least is not None and self.upper.get(number.terms) == -least)
 
-    def compare(self, op: str, a: Num, b: Any) -> bool:
+    def compare(self, op: str, a: Num, b: Size) -> bool:
         """A comparison, noted unless it holds for all sizes."""
         if a.is_integer and _is_integer(b):
             p = added(a.terms, scaled(_terms(b), -1))
@@ -208,12 +210,12 @@ class Sizes:
             self.others.setdefault(key, Guard("eq", number, number.value, True))
 
 
-def value_of(x: Any) -> Any:
+def value_of(x: Size) -> Size:
     """What a number is now, without fixing it: only for what no result depends on."""
     return x.value if type(x) is Num else x
 
 
-def settled(x: Any) -> Any:
+def settled(x: Size) -> Size:
     """A number as one of Python's: what it is now, which fixes it."""
     if type(x) is not Num:
         return x
@@ -280,7 +282,7 @@ class Num:
     def __bool__(self) -> bool:
         return self.sizes.compare("ne", self, 0)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+    def __array__(self, dtype: Size = None, copy: Size = None) -> np.ndarray:
         self.sizes.fix(self)
         return np.asarray(self.value, dtype)
 
@@ -321,7 +323,7 @@ class Num:
     def __deepcopy__(self, _memo: object) -> Num:
         return self
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Size:
         if name.startswith("__") or not hasattr(self.value, name):
             raise AttributeError(name)
         self.sizes.fix(self)
@@ -338,72 +340,72 @@ class Num:
     def __abs__(self) -> Num:
         return self if self >= 0 else -self
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Size) -> Size:
         return _binary("add", self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Size) -> Size:
         return _binary("add", other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Size) -> Size:
         return _binary("sub", self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Size) -> Size:
         return _binary("sub", other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Size) -> Size:
         return _binary("mul", self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Size) -> Size:
         return _binary("mul", other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: Size) -> Size:
         return _binary("floordiv", self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: Size) -> Size:
         return _binary("floordiv", other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: Size) -> Size:
         return _binary("mod", self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: Size) -> Size:
         return _binary("mod", other, self)
 
-    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+    def __divmod__(self, other: Size) -> tuple[Size, Size]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+    def __rdivmod__(self, other: Size) -> tuple[Size, Size]:
         return other // self, other % self
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Size) -> Size:
         return _binary("truediv", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Size) -> Size:
         return _binary("truediv", other, self)
 
-    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+    def __pow__(self, other: Size, modulus: Size = None) -> Size:
         if modulus is not None:
             return pow(int(self), other, modulus)
         return _binary("pow", self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: Size) -> Size:
         return _binary("pow", other, self)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Size) -> Size:
         return _compared("lt", self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Size) -> Size:
         return _compared("le", self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Size) -> Size:
         return _compared("gt", self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Size) -> Size:
         return _compared("ge", self, other)
 
-    def __eq__(self, other: object) -> Any:
+    def __eq__(self, other: object) -> Size:
         return _compared("eq", self, other)
 
-    def __ne__(self, other: object) -> Any:
+    def __ne__(self, other: object) -> Size:
         return _compared("ne", self, other)
 
     def __and__(self, other: int) -> int:
@@ -439,24 +441,24 @@ class Num:
     def __invert__(self) -> int:
         return ~int(self)
 
-    def __round__(self, digits: int | None = None) -> Any:
+    def __round__(self, digits: int | None = None) -> Size:
         return round(int(self) if self.is_integer else float(self), digits)
 
-    def __ceil__(self) -> Any:
+    def __ceil__(self) -> Size:
         return self if self.is_integer else math.ceil(float(self))
 
-    def __floor__(self) -> Any:
+    def __floor__(self) -> Size:
         return self if self.is_integer else math.floor(float(self))
 
 
-_OPERATORS: dict[str, Callable[..., Any]] = {
+_OPERATORS: dict[str, Callable[..., Size]] = {
     name: getattr(operator, name)
     for name in (
         "add", "sub", "mul", "floordiv", "mod", "truediv", "pow", "lt", "le", "gt", "ge", "eq",
         "ne", "neg",
     )
 }  # fmt: skip
-_ORDER: dict[str, Callable[[Sizes, Terms, Any], bool]] = {
+_ORDER: dict[str, Callable[[Sizes, Terms, Size], bool]] = {
     "lt": lambda s, p, now: s.below(p, now) if p else False,
     "ge": lambda s, p, now: not s.below(p, now) if p else True,
     "gt": lambda s, p, now: s.below(scaled(p, -1), -now) if p else False,
@@ -466,13 +468,13 @@ _ORDER: dict[str, Callable[[Sizes, Terms, Any], bool]] = {
 }
 
 
-def _compared(op: str, a: Num, b: Any) -> Any:
+def _compared(op: str, a: Num, b: Size) -> Size:
     if type(b) is not Num and not isinstance(b, (int, float)):
         return NotImplemented
     return a.sizes.compare(op, a, b)
 
 
-def _binary(op: str, a: Any, b: Any) -> Any:
+def _binary(op: str, a: Size, b: Size) -> Size:
     """An operation of which at least one operand is a Num."""
     for x in (a, b):
         if type(x) is not Num and not isinstance(x, (int, float)):
@@ -485,11 +487,11 @@ def _binary(op: str, a: Any, b: Any) -> Any:
     return found
 
 
-def _is_integer(x: Any) -> bool:
+def _is_integer(x: Size) -> bool:
     return x.is_integer if type(x) is Num else isinstance(x, int)
 
 
-def _computed(sizes: Sizes, op: str, a: Any, b: Any) -> Any:
+def _computed(sizes: Sizes, op: str, a: Size, b: Size) -> Size:
     if op in ("floordiv", "mod", "truediv") and type(b) is Num and not b:
         raise ZeroDivisionError(op)
     value = _OPERATORS[op](value_of(a), value_of(b))
@@ -507,7 +509,7 @@ def _computed(sizes: Sizes, op: str, a: Any, b: Any) -> Any:
     return sizes.atom(op, (a, b), value, -math.inf)
 
 
-def _divided(sizes: Sizes, op: str, a: Any, b: Any) -> Any:
+def _divided(sizes: Sizes, op: str, a: Size, b: Size) -> Size:
     """`a // b` or `a % b`, by what b divides exactly: (12 n + r) // 4 = 3 n + r // 4."""
     p, q = _terms(a), _terms(b)
     whole: list[tuple[Monomial, int]] = []
@@ -554,17 +556,17 @@ def _divided(sizes: Sizes, op: str, a: Any, b: Any) -> Any:
     return _binary_sum(sizes, whole, quotient)
 
 
-def _binary_sum(sizes: Sizes, whole: list[tuple[Monomial, int]], quotient: Any) -> Any:
+def _binary_sum(sizes: Sizes, whole: list[tuple[Monomial, int]], quotient: Size) -> Size:
     terms = added(tuple(sorted(whole)), _terms(quotient))
     return sizes.number(terms, sum_now(sizes, terms))
 
 
-def sum_now(sizes: Sizes, terms: Iterable[tuple[Monomial, int]]) -> Any:
+def sum_now(sizes: Sizes, terms: Iterable[tuple[Monomial, int]]) -> Size:
     """The value of a polynomial."""
     return sum([c * math.prod([sizes.atoms[k].value for k in m]) for m, c in terms])
 
 
-def _terms(x: Any) -> Terms:
+def _terms(x: Size) -> Terms:
     if type(x) is Num:
         return x.terms
     return (((), int(x)),) if x else ()

@@ -34,6 +34,7 @@ from fgrad.trace import Tracer, concrete, innermost
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import innermost_body
 from fgrad.tracing.readout import differentiator
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.ops import special_functions
@@ -465,7 +466,7 @@ def ndarray_(shape: Any, dtype: Any = float, *args: Any, **kwargs: Any) -> Any:
     return fnp.empty(shape, dtype)
 
 
-def nditer_(op: Any, *args: Any, **kwargs: Any) -> Any:
+def nditer_(op: PyTree, *args: PyTree, **kwargs: PyTree) -> PyTree:
     """`np.nditer`, which puts an error of its own in place of a traced array's card."""
     if has_tracer(op if isinstance(op, (list, tuple)) else (op,)):
         raise UnsupportedNumpyError(

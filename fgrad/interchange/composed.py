@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from fgrad.ops.shape import (
 from fgrad.ops.sort import sort
 from fgrad.ops.window import conv, window_count
 from fgrad.trace import Value, trace
+from fgrad.typing import PyTree
 
 Ints = tuple[int, ...]
 Expand = Callable[[Eqn], "Program | None"]
@@ -321,7 +321,7 @@ def plain_conv(eqn: Eqn) -> Program | None:
     return _plain_conv(eqn) if spread or crops or p["batch_groups"] > 1 else None
 
 
-def _of_plain(x: Value, w: Value, **p: Any) -> Value:
+def _of_plain(x: Value, w: Value, **p: PyTree) -> Value:
     batches = p["batch_groups"]
     low, high = [0, 0, *[a for a, _ in p["padding"]]], [0, 0, *[b for _, b in p["padding"]]]
     x = pad(x, tuple(low), tuple(high), (0, 0, *[d - 1 for d in p["x_dilation"]]))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fgrad.base.pickling import pickles_as_call
 from fgrad.interchange.stablehlo_rules import EXPANSIONS, RULES, UNCHECKED
 from fgrad.interchange.stablehlo_writer import Writer
 from fgrad.interchange.traced import Format, traced
@@ -18,6 +19,7 @@ from fgrad.transforms.core.wrap import named_like
 from fgrad.typing import PyTree
 
 
+@pickles_as_call
 def stablehlo(f: Callable[..., PyTree], checks: bool = True) -> Callable[..., str]:
     """A function that writes `f` for its arguments as the text of a StableHLO module.
 

@@ -5,16 +5,15 @@ x / n      with the Num n       becomes      div x (size[value=n])
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from fgrad.base.sizes import Num
+from fgrad.base.sizes import Num, Size
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import bind
+from fgrad.typing import PyTree
 
 size_p = Primitive("size", traits.moving(fills=True), params=("value", "dtype"))
 
@@ -34,7 +33,7 @@ size_p.refuse("transpose", "takes no operand")
 size_p.refuse("batch", "takes no operand")
 
 
-def number(value: Any, dtype: np.dtype, shape: tuple[int, ...] = ()) -> Any:
+def number(value: Size, dtype: np.dtype, shape: tuple[int, ...] = ()) -> PyTree:
     """A number of a dtype; if it is a size that may change, an equation, and one more for a shape
     that it is to be an operand beside."""
     if type(value) is not Num:

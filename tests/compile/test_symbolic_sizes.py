@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +12,14 @@ from op_cases import OP_CASES
 from resized import compared, over_sizes, same
 
 import fgrad
-from fgrad import explain_retrace, grad, jit, lax, value_and_grad, vmap
+from fgrad import explain_retrace, grad, lax, value_and_grad, vmap
 from fgrad.base.size_code import Formula, listed
 from fgrad.base.size_functions import chosen, least, length_of, most, slice_of, whole
 from fgrad.base.sizes import Num, Sizes
 from fgrad.errors import ArgumentError, RetraceWarning
 
 Program = Callable[..., Any]
+jit = functools.partial(fgrad.jit, dynamic="auto")
 
 
 def _served(function: Any) -> int:
@@ -279,12 +281,14 @@ def test_dynamic_says_which_lengths_are_symbols() -> None:
     first(x, y)
     first(np.ones((41, 6)), y)
     assert [e.is_traced for e in first.entries.values()].count(False) >= 1  # type: ignore[attr-defined]
-    never = jit(lambda x: x, dynamic=False)
+    never = fgrad.jit(lambda x: x)
     for n in (4, 5, 6):
         never(np.ones(n))
     assert _served(never) == 0
     with pytest.raises(ArgumentError, match="no argument 'z'"):
         jit(lambda x: x, dynamic={"z": 0})(y)
+    with pytest.raises(ArgumentError):
+        jit(lambda x: x, dynamic="all")
 
 
 def test_explain_retrace_names_the_line_that_needs_a_number() -> None:

@@ -35,7 +35,7 @@ from fgrad.ops.complex import real_dtype
 
 cython_lapack = lazy_extension("scipy.linalg.cython_lapack")
 PREFIX = {"f": "s", "d": "d", "F": "c", "D": "z"}
-STRIP = 8  # rows of a matrix that is transposed: a cache line of its columns
+STRIP = 8  # rows that are transposed together
 _LAPACK = frozenset({"potrf", "getrf", "syevd", "heevd", "gesdd", "geqrf", "orgqr", "ungqr"})
 
 

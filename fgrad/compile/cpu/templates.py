@@ -17,7 +17,7 @@ import numpy as np
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.size_code import Formula, listed
 from fgrad.base.size_functions import at_present
-from fgrad.base.sizes import Num, Sizes, is_symbolic
+from fgrad.base.sizes import Num, Size, Sizes, is_symbolic
 from fgrad.compile.cpu.executable import Executable
 from fgrad.compile.cpu.native import cycles_of
 from fgrad.compile.host.program import Call, HostProgram, Share, Step
@@ -158,9 +158,9 @@ def _has_symbols(task: object) -> bool:
     return type(task) is Num or not isinstance(task, (int, float, str, np.dtype, type(None)))
 
 
-def _words(executable: Executable, sizes: Sizes) -> tuple[list[Any], list[np.ndarray | _Part]]:
+def _words(executable: Executable, sizes: Sizes) -> tuple[list[Size], list[np.ndarray | _Part]]:
     """The words of a program, and its constants, of which some are among these."""
-    words: list[Any] = list(executable.host.words)
+    words: list[Size] = list(executable.host.words)
     consts: list[np.ndarray | _Part] = []
     for array in executable.consts:
         known = sizes.tables.get(id(array))

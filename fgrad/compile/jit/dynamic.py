@@ -10,12 +10,12 @@ that changed together are one, and whatever goes wrong means a trace for these l
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fgrad.base.gc_policy import collector_paused
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.sizes import LEAST, OPEN, NotShared, Sizes
+from fgrad.base.sizes import LEAST, OPEN, NotShared, Size, Sizes
 from fgrad.compile.backend import BACKENDS, Template, on_host
 from fgrad.compile.jit.call import refuse_wide
 from fgrad.compile.jit.entries import Entry
@@ -26,6 +26,7 @@ from fgrad.trace import Tracer
 from fgrad.tracing.axes import open_axes
 from fgrad.tracing.on_device import HOST, OnDevice
 from fgrad.tracing.thread_state import THREAD
+from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.compile import pipeline
@@ -36,7 +37,8 @@ MOST_TEMPLATES = 16  # of one kind of arguments
 PATIENCE = 8  # traces with symbols that may serve no other size, before others were served
 
 Place: TypeAlias = "tuple[int, int]"  # a leaf of the arguments, and its axis
-Dynamic: TypeAlias = "bool | Mapping[str, int | Sequence[int]] | None"
+Dynamic: TypeAlias = "bool | str | Mapping[str, int | Sequence[int]]"
+CHANGED = "auto"  # the axes that have changed
 Traced: TypeAlias = "Callable[[Sequence[Aval]], tuple[Entry, Sequence[Tracer]]]"
 
 
@@ -124,7 +126,7 @@ class Families:
 
     def entry_of(
         self,
-        key: tuple[Any, ...],
+        key: tuple[PyTree, ...],
         traced: Traced,
         wanted: frozenset[Place] | None,
     ) -> Entry | None:
@@ -176,7 +178,7 @@ def _made(
     values = {k: avals[g[0][0]].shape[g[0][1]] for k, g in enumerate(groups)}
     sizes = Sizes(values)
     number = {place: k for k, group in enumerate(groups) for place in group}
-    symbols: dict[Place, Any] = {place: sizes.symbol(k) for place, k in number.items()}
+    symbols: dict[Place, Size] = {place: sizes.symbol(k) for place, k in number.items()}
     symbolic = [
         aval.like(
             tuple([symbols.get((k, axis), n) for axis, n in enumerate(aval.shape)]), aval.weak
@@ -242,7 +244,7 @@ def wanted_axes(
     Raises:
         ArgumentError: there is no such argument or axis.
     """
-    if dynamic is None:
+    if isinstance(dynamic, str):
         return None
     if isinstance(dynamic, bool):
         return frozenset([(k, axis) for k, aval in enumerate(avals) for axis in range(aval.ndim)])

@@ -28,7 +28,7 @@ from fgrad.base.source import warn_user
 from fgrad.compile.backend import BACKENDS, on_host
 from fgrad.compile.entry.native import NativeCalls, native_class
 from fgrad.compile.jit.call import computed, executable_of
-from fgrad.compile.jit.dynamic import Dynamic, Families, takes_symbols, wanted_axes
+from fgrad.compile.jit.dynamic import CHANGED, Dynamic, Families, takes_symbols, wanted_axes
 from fgrad.compile.jit.effects import Effects, Watched, called_back
 from fgrad.compile.jit.entries import (
     Arguments,
@@ -110,7 +110,7 @@ class Jitted(Staged):
         max_traces: int | None,
         device: str | None,
         capture: bool | None = None,
-        dynamic: Dynamic = None,
+        dynamic: Dynamic = False,
     ) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
@@ -543,7 +543,7 @@ def jit(
     fun: Callable[..., object] | None = None, *, static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (), donate_argnums: int | Sequence[int] = (),
     max_traces: int | None = None, device: str | None = None, capture: bool | None = None,
-    dynamic: Dynamic = None,
+    dynamic: Dynamic = False,
 ) -> Any:  # fmt: skip
     """Compile a function of arrays to native code.
 
@@ -560,8 +560,8 @@ def jit(
             one of them is.
         capture: whether loops and branches of Python are compiled as such, also where they depend
             on traced values (docs/capture.md); None for the setting `fgrad.config.capture`.
-        dynamic: which lengths of axes are not compiled in: those that have changed (None), no
-            (False), all (True), or `{"x": 0, "y": (0, 1)}`, axes of these arguments.
+        dynamic: which lengths of axes are not compiled in: none (False), those that have changed
+            ("auto"), all (True), or `{"x": 0, "y": (0, 1)}`, axes of these arguments.
 
     Returns:
         A function with the same results and writes into its arguments: these themselves if they are
@@ -595,6 +595,11 @@ def jit(
         raise ArgumentError(
             f"jit({getattr(fun, '__name__', type(fun).__name__)}): there is no device {device!r}.",
             (("write", f"device={' or '.join(map(repr, BACKENDS))}"),),
+        )
+    if isinstance(dynamic, str) and dynamic != CHANGED:
+        raise ArgumentError(
+            f"jit(dynamic={dynamic!r}): which axes are meant?",
+            (("write", 'dynamic="auto"      axes that have changed, or True, False, {"x": 0}'),),
         )
     donated = as_tuple(donate_argnums, _INT_TYPES)
     return Jitted(fun, nums, names, donated, max_traces, device, capture, dynamic)

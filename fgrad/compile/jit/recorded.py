@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fgrad.compile.jit.call import call
 from fgrad.compile.jit.effects import split_writes
@@ -13,13 +12,14 @@ from fgrad.ir.program import Program
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.device_tracing import lift
 from fgrad.tracing.on_device import OnDevice
+from fgrad.typing import PyTree
 
 
-def recorded(entry: Entry, inputs: list[Any], count: int) -> Sequence[object]:
+def recorded(entry: Entry, inputs: list[PyTree], count: int) -> Sequence[object]:
     """The results as those of an equation of the enclosing trace; the last `count` inputs are the
     leaves of the arguments."""
     program, effects = entry.program, entry.effects
-    values: list[Any] = [
+    values: list[PyTree] = [
         x if isinstance(x, (Tracer, OnDevice)) or v.aval.shape else v.aval.dtype.type(x)
         for x, v in zip(inputs, program.inputs, strict=True)
     ]

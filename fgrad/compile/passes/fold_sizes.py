@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from fgrad.base.size_functions import rounded
+from fgrad.base.sizes import Size
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Eqn, Lit, Params, Var
 from fgrad.ops import primitives as prims
 
-_FUNCTIONS: Mapping[Primitive, Callable[..., Any]] = {
+_FUNCTIONS: Mapping[Primitive, Callable[..., Size]] = {
     prims.add: operator.add,
     prims.sub: operator.sub,
     prims.mul: operator.mul,
@@ -26,12 +26,12 @@ _FUNCTIONS: Mapping[Primitive, Callable[..., Any]] = {
 }
 
 
-def folded_size(eqn: Eqn, sizes: Mapping[Var, Any]) -> Eqn | None:
+def folded_size(eqn: Eqn, sizes: Mapping[Var, Size]) -> Eqn | None:
     """An equation of sizes and literals as a size; None if it is another one."""
     function = _FUNCTIONS.get(eqn.prim)
     if function is None or eqn.outputs[0].aval.shape:
         return None
-    given: list[Any] = []
+    given: list[Size] = []
     for a in eqn.inputs:
         if a.aval.dtype.kind not in "iuf" or a.aval.dtype.itemsize < 4:
             return None
@@ -46,5 +46,5 @@ def folded_size(eqn: Eqn, sizes: Mapping[Var, Any]) -> Eqn | None:
     return eqn._replace(prim=prims.size, inputs=(), params=params)
 
 
-def _whole(values: list[Any]) -> bool:
+def _whole(values: list[Size]) -> bool:
     return all([isinstance(x, int) for x in values])
