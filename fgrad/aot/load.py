@@ -144,7 +144,7 @@ class Loaded:
                 self._fast = self._next.learnt(args)
         return made(self.results, outs)
 
-    def _traced(self, leaves: Sequence[object]) -> Sequence[object]:
+    def _traced(self, leaves: Sequence[PyTree]) -> Sequence[object]:
         if self._file.head.get("differentiable") is not True:
             raise ExportError(
                 f"{self!r} cannot be traced.",

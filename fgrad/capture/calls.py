@@ -409,11 +409,11 @@ FILLED = frozenset([getattr(np, name) for name in FROM_VALUES if name != "asarra
 
 def _values(name: str) -> Function:
     """What makes an array of numbers: a traced one if they are traced."""
-    plain, traced = getattr(np, name), getattr(fnp, name)
+    plain = getattr(np, name)
 
     @functools.wraps(plain)
     def make(*args: object, **kwargs: object) -> object:
-        return traced(*args, **kwargs) if has_tracer(args) else plain(*args, **kwargs)
+        return (getattr(fnp, name) if has_tracer(args) else plain)(*args, **kwargs)
 
     return make
 

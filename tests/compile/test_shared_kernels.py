@@ -156,7 +156,8 @@ def test_sizes_at_the_edges_of_classes(fun: Any, dtype: str, rng: np.random.Gene
 
 
 def test_an_integer_and_a_float_that_are_equal_are_two_words() -> None:
-    found = pattern([(77, 77.0), (78, 78.0)], ["constant", "constant"], None)
+    seen = [(77, 77.0), (78, 78.0)]
+    found = pattern(seen, ["constant", "constant"], None, seen[1])
     assert found is not None and found.words == (0, 1)
 
 
