@@ -20,7 +20,7 @@ import numpy as np
 from fgrad.aot.files import version
 from fgrad.aot.machine import (
     NOTED,
-    SHARED,
+    SHARING,
     TABLE,
     WALK,
     Functions,
@@ -228,18 +228,7 @@ define void @NAME_set_share(ptr %share, ptr %pool) #0 {{
   store ptr %pool, ptr @fgrad_pool_at, align 8
   ret void
 }}
-define void @{SHARED}(ptr %none, ptr %f, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk) #0 {{
-  %share = load ptr, ptr @fgrad_share_at, align 8
-  %pool = load ptr, ptr @fgrad_pool_at, align 8
-  %alone = icmp eq ptr %share, null
-  br i1 %alone, label %all, label %several
-all:
-  call void %f(ptr %bufs, i64 %lo, i64 %hi)
-  ret void
-several:
-  call void %share(ptr %pool, ptr %f, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk)
-  ret void
-}}"""
+{SHARING}"""
 
 
 def _constants(machine: Machine) -> list[str]:

@@ -46,6 +46,20 @@ WALK, TABLE, RUN = "fgrad_walk", "fgrad_table", "fgrad_run"
 FAILURE = "fgrad_failure"
 NOTED = "fgrad_noted"  # which the module's maker defines
 SHARED = "fgrad_shared"  # the same: `void (ptr, ptr f, ptr bufs, i64 lo, i64 hi, i64 chunk)`
+# Pieces go to the function at `fgrad_share_at`; without one they are done here.
+SHARING = f"""\
+define void @{SHARED}(ptr %none, ptr %f, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk) #0 {{
+  %share = load ptr, ptr @fgrad_share_at, align 8
+  %pool = load ptr, ptr @fgrad_pool_at, align 8
+  %alone = icmp eq ptr %share, null
+  br i1 %alone, label %all, label %several
+all:
+  call void %f(ptr %bufs, i64 %lo, i64 %hi)
+  ret void
+several:
+  call void %share(ptr %pool, ptr %f, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk)
+  ret void
+}}"""
 WORD = 8
 _DEFINED = re.compile(r"^(?:define [^@]*)?@([\w.]+)[ (]", re.MULTILINE)
 

@@ -8,7 +8,7 @@ fgrad_attach(share, pool, poll, notes)    from then on work is shared among thre
 
 from __future__ import annotations
 
-from fgrad.aot.machine import NOTED, RUN, SHARED, TABLE, WALK, Functions, Machine, merged
+from fgrad.aot.machine import NOTED, RUN, SHARED, SHARING, TABLE, WALK, Functions, Machine, merged
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.native import whole
 from fgrad.compile.host.program import Call
@@ -50,18 +50,7 @@ tell:
 go:
   ret void
 }}
-define void @{SHARED}(ptr %none, ptr %f, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk) #0 {{
-  %share = load ptr, ptr @fgrad_share_at, align 8
-  %pool = load ptr, ptr @fgrad_pool_at, align 8
-  %alone = icmp eq ptr %share, null
-  br i1 %alone, label %all, label %several
-all:
-  call void %f(ptr %bufs, i64 %lo, i64 %hi)
-  ret void
-several:
-  call void %share(ptr %pool, ptr %f, ptr %bufs, i64 %lo, i64 %hi, i64 %chunk)
-  ret void
-}}"""
+{SHARING}"""
 _RUN = f"""define void @{RUN}(ptr %none, ptr %given) #0 {{
   tail call void @{WALK}(ptr @{TABLE}, ptr %given)
   ret void
