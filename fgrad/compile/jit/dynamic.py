@@ -236,6 +236,15 @@ def _has_symbols(sizes: Sizes, entry: Entry) -> bool:
     return sizes.texts != before
 
 
+def refuse_unknown(dynamic: Dynamic) -> None:
+    """Raise an ArgumentError for a word that says nothing about axes."""
+    if isinstance(dynamic, str) and dynamic != CHANGED:
+        raise ArgumentError(
+            f"jit(dynamic={dynamic!r}): which axes are meant?",
+            (("write", 'dynamic="auto"      axes that have changed, or True, False, {"x": 0}'),),
+        )
+
+
 def wanted_axes(
     dynamic: Dynamic, avals: Sequence[Aval], names: Callable[[], Sequence[str]]
 ) -> frozenset[Place] | None:

@@ -28,7 +28,7 @@ from fgrad.base.source import warn_user
 from fgrad.compile.backend import BACKENDS, on_host
 from fgrad.compile.entry.native import NativeCalls, native_class
 from fgrad.compile.jit.call import computed, executable_of
-from fgrad.compile.jit.dynamic import CHANGED, Dynamic, Families, takes_symbols, wanted_axes
+from fgrad.compile.jit.dynamic import Dynamic, Families, refuse_unknown, takes_symbols, wanted_axes
 from fgrad.compile.jit.effects import Effects, Watched, called_back
 from fgrad.compile.jit.entries import (
     Arguments,
@@ -596,10 +596,6 @@ def jit(
             f"jit({getattr(fun, '__name__', type(fun).__name__)}): there is no device {device!r}.",
             (("write", f"device={' or '.join(map(repr, BACKENDS))}"),),
         )
-    if isinstance(dynamic, str) and dynamic != CHANGED:
-        raise ArgumentError(
-            f"jit(dynamic={dynamic!r}): which axes are meant?",
-            (("write", 'dynamic="auto"      axes that have changed, or True, False, {"x": 0}'),),
-        )
+    refuse_unknown(dynamic)
     donated = as_tuple(donate_argnums, _INT_TYPES)
     return Jitted(fun, nums, names, donated, max_traces, device, capture, dynamic)
