@@ -236,13 +236,14 @@ def _has_symbols(sizes: Sizes, entry: Entry) -> bool:
     return sizes.texts != before
 
 
-def refuse_unknown(dynamic: Dynamic) -> None:
-    """Raise an ArgumentError for a word that says nothing about axes."""
+def checked(dynamic: Dynamic) -> Dynamic:
+    """What `jit(f, dynamic=...)` is given; an ArgumentError for a word that names no axes."""
     if isinstance(dynamic, str) and dynamic != CHANGED:
         raise ArgumentError(
             f"jit(dynamic={dynamic!r}): which axes are meant?",
             (("write", 'dynamic="auto"      axes that have changed, or True, False, {"x": 0}'),),
         )
+    return dynamic
 
 
 def wanted_axes(

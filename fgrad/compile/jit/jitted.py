@@ -28,7 +28,7 @@ from fgrad.base.source import warn_user
 from fgrad.compile.backend import BACKENDS, on_host
 from fgrad.compile.entry.native import NativeCalls, native_class
 from fgrad.compile.jit.call import computed, executable_of
-from fgrad.compile.jit.dynamic import Dynamic, Families, refuse_unknown, takes_symbols, wanted_axes
+from fgrad.compile.jit.dynamic import Dynamic, Families, checked, takes_symbols, wanted_axes
 from fgrad.compile.jit.effects import Effects, Watched, called_back
 from fgrad.compile.jit.entries import (
     Arguments,
@@ -589,13 +589,12 @@ def jit(
     if not callable(fun):
         raise ArgumentError(f"jit takes a function, not {type(fun).__name__}.")
     tree.leaf()  # loads what flattens arguments now, not during the first call
-    nums = as_tuple(static_argnums, _INT_TYPES)
-    nums, names = completed(fun, nums, as_tuple(static_argnames, str))
+    given = as_tuple(static_argnums, _INT_TYPES), as_tuple(static_argnames, str)
+    nums, names = completed(fun, *given)
     if device is not None and device not in BACKENDS:
         raise ArgumentError(
             f"jit({getattr(fun, '__name__', type(fun).__name__)}): there is no device {device!r}.",
             (("write", f"device={' or '.join(map(repr, BACKENDS))}"),),
         )
-    refuse_unknown(dynamic)
-    donated = as_tuple(donate_argnums, _INT_TYPES)
-    return Jitted(fun, nums, names, donated, max_traces, device, capture, dynamic)
+    donated, axes = as_tuple(donate_argnums, _INT_TYPES), checked(dynamic)
+    return Jitted(fun, nums, names, donated, max_traces, device, capture, axes)
