@@ -1,12 +1,8 @@
 """Tails of continuous distributions against mpmath: logarithms of probabilities down to 1e-300, and
-quantiles of such; `tests/distributions_by_mpmath.py` has the formulas.
-
-Run by `FGRAD_SLOW_TESTS=1`: mpmath may take minutes and gigabytes for a tail.
-"""
+quantiles of such; `tests/distributions_by_mpmath.py` has the formulas."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -20,10 +16,6 @@ from scipy_distributions import SHAPES
 
 import fgrad
 import fgrad.scipy.stats as traced
-
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FGRAD_SLOW_TESTS"), reason="mpmath takes minutes and gigabytes"
-)
 
 PROBABILITIES = (1e-5, 1e-100, 1e-300)
 TOLERANCE = {"geninvgauss": 1e-4, "ncx2": 1e-11}  # of sums; else 1e-12

@@ -119,7 +119,7 @@ def loops_in_loops_with_bounds_of_each_other(x, n, m):
     return x, c
 
 
-@case(0.3, 6)
+@case(3.0, 6)
 def empty_bodies(x, n):
     for i in range(n):
         pass
