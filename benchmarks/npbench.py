@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import wait_for_rest
 
 import fgrad
 from fgrad.errors import FgradError
@@ -93,7 +94,6 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 NUMBA = ("numba_n", "numba_o", "numba_np", "numba_npr")  # of its versions, the first that exists
 RTOL = 1e-6
-SPIN = 0.04  # seconds; a thread of OpenBLAS looks for work for 25 ms and takes the next one's core
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def guarded(run: Callable[[], str], seconds: int) -> str:
 
 def timed(call: Callable[[], Any]) -> float:
     """Seconds of one call, once the threads of the library before it sleep."""
-    time.sleep(SPIN)
+    wait_for_rest()
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -469,6 +469,26 @@ def numbers_that_a_format_has_not() -> Any:
     return fgrad.onnx(np.sin, X + 1j)
 
 
+def function_of_torch() -> Any:
+    # As torch calls it, which is not installed everywhere.
+    def sin() -> None: ...
+
+    return fgrad.jit(lambda x: type(x).__torch_function__(sin, (type(x),), (x,)))(X)
+
+
+def shared_memory_of_a_tracer() -> Any:
+    return fgrad.jit(lambda x: np.from_dlpack(x))(X)
+
+
+def resized_in_place() -> Any:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y.resize(5)
+        return y
+
+    return fgrad.grad(lambda x: np.sum(f(x)))(X)
+
+
 CASES = [
     value
     for name, value in list(globals().items())

@@ -35,6 +35,7 @@ from fgrad.capture.names import (
 from fgrad.capture.source import (
     Unconvertible,
     code_of,
+    codes_in,
     copied,
     definition,
     function_of,
@@ -60,10 +61,16 @@ def converted_code(fun: FunctionType) -> CodeType:
 
 def renamed(code: CodeType, like: CodeType) -> CodeType:
     """Code whose own functions bear the name of the user's function in tracebacks."""
+    lambdas = frozenset([c.co_firstlineno for c in codes_in(like) if c.co_name == "<lambda>"])
+
+    def is_ours(c: CodeType) -> bool:
+        """A function made here, or a lambda in a line where the user has none."""
+        made = c.co_name.startswith(MADE) and c.co_name[-1].isdigit()
+        return made or (c.co_name == "<lambda>" and c.co_firstlineno not in lambdas)
 
     def one(inner: CodeType, name: str, full: str) -> CodeType:
         constants = tuple([
-            one(c, *((name, full) if _is_ours(c.co_name) else (c.co_name, f"{full}.{c.co_name}")))
+            one(c, *((name, full) if is_ours(c) else (c.co_name, f"{full}.{c.co_name}")))
             if isinstance(c, CodeType)
             else c
             for c in inner.co_consts
@@ -74,10 +81,6 @@ def renamed(code: CodeType, like: CodeType) -> CodeType:
         return inner.replace(**names)  # type: ignore[arg-type]
 
     return one(code, like.co_name, getattr(like, "co_qualname", like.co_name))
-
-
-def _is_ours(name: str) -> bool:
-    return name.startswith(MADE) and name[-1].isdigit()
 
 
 class _Function:

@@ -12,12 +12,12 @@ import numpy as np
 
 from fgrad.base.foreign import asked_by_product, is_scipy_sparse, refused_by_sparse
 from fgrad.base.lazy_import import lazy_module
-from fgrad.errors import ArgumentError, TracedArrayError
-from fgrad.numpy import arrange, creation, inplace, reductions
+from fgrad.errors import ArgumentError, TracedArrayError, UnsupportedNumpyError
+from fgrad.numpy import arrange, creation, inplace, other_libraries, reductions
 from fgrad.numpy.at_indexing import At
 from fgrad.numpy.indexing import getitem
 from fgrad.numpy.operators import OPERATORS
-from fgrad.numpy.promote import refuse_argument
+from fgrad.numpy.promote import refuse_argument, user_line
 from fgrad.numpy.views import bits_view, same_view
 from fgrad.ops import complex as cx
 from fgrad.ops import shape as sh
@@ -122,7 +122,9 @@ def _of_value(name: str) -> Callable[..., object]:
 
 def _refused(name: str, advice: str) -> Callable[..., object]:
     def method(self: Tracer, *_args: object, **_kwargs: object) -> NoReturn:
-        raise refuse_argument(f"ndarray.{name}", "self", advice)
+        raise UnsupportedNumpyError(
+            f"A traced array has no {name}.", (*user_line(), ("write", advice))
+        )
 
     method.__name__ = name
     method.__doc__ = f"`ndarray.{name}` has no traced form."
@@ -164,7 +166,6 @@ _MEMORY = "a traced array has no memory of its own: fgrad.stop_gradient(x) outsi
 REFUSED = {
     "setfield": _MEMORY, "getfield": _MEMORY, "setflags": _MEMORY, "byteswap": _MEMORY,
     "resize": "x = np.resize(x, shape)",
-    "__dlpack__": "the array that the transformed function returns",
     "__setstate__": _MEMORY,
 }  # fmt: skip
 REFUSED_PROPERTIES = {name: _MEMORY for name in ("data", "ctypes", "strides", "flags", "base")}
@@ -238,6 +239,7 @@ METHODS: dict[str, object] = {
     "__contains__": contains,
     "__delitem__": _delete,
     "__dlpack_device__": lambda x: (1, 0),
+    **other_libraries.METHODS,
     **{name: _of_value(name) for name in OF_VALUES},
     **{name: _refused(name, advice) for name, advice in REFUSED.items()},
     **{name: property(_refused(name, advice)) for name, advice in REFUSED_PROPERTIES.items()},

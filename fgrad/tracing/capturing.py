@@ -15,7 +15,15 @@ from fgrad.base.frames import entries_of
 from fgrad.base.provided import Provided
 from fgrad.base.source import Loc
 from fgrad.config import config
-from fgrad.errors import CaptureError, CheckError, FgradError
+from fgrad.errors import (
+    CaptureError,
+    CheckError,
+    FgradError,
+    ShapeError,
+    TracedArrayError,
+    TracedBoolError,
+    TracedIndexError,
+)  # fmt: skip
 from fgrad.trace import Builder, innermost
 from fgrad.tracing.budget import is_too_large_for_python
 from fgrad.tracing.thread_state import THREAD
@@ -153,11 +161,16 @@ def reason_of(refused: FgradError) -> str:
     return why[0] if isinstance(refused, CaptureError) else refused.headline
 
 
+_VALUE_WANTED = (TracedArrayError, TracedBoolError, TracedIndexError)
+
+
 def _shown(refused: FgradError, plain: Exception) -> Exception:
     """The error to be raised where neither form of a function can be traced: the user's own, or the
     card of plain tracing, with the reason why the function was not captured."""
     if not isinstance(plain, FgradError):
         return refused
+    if isinstance(refused, ShapeError) and isinstance(plain, _VALUE_WANTED):
+        return refused  # of the user's own line, which plain tracing did not reach
     if not plain.rows or str(refused) == str(plain):
         return plain
     k = max([k for k, (label, _) in enumerate(plain.rows) if label != "write"], default=-1) + 1

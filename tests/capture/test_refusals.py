@@ -10,7 +10,7 @@ import pytest
 
 import fgrad
 from fgrad.capture import branches, elements, loops
-from fgrad.errors import TracedBoolError
+from fgrad.errors import ShapeError, TracedBoolError
 
 X = np.arange(8.0)
 
@@ -95,6 +95,19 @@ def test_a_refusal_is_shown() -> None:
     assert "is traced as it is, as it cannot be captured: a variable may have no value" in text
     with pytest.raises(TracedBoolError, match="capture a variable may have no value"):
         fgrad.jit(has_no_value_in_a_branch)(X)
+
+
+def test_shapes_in_a_loop_of_traced_length_are_told_with_the_line() -> None:
+    """Plain tracing ends before the line, at `range(n)`: that is not what is wrong."""
+
+    def product(x: Any, n: Any) -> Any:
+        s = 0.0
+        for _ in range(n):
+            s += np.ones((2, 3)) @ x[:2]
+        return s
+
+    with pytest.raises(ShapeError, match=r"\(product\):  s \+= np.ones"):
+        fgrad.jit(product)(X, 10)
 
 
 def test_explain_capture_without_arguments_says_how_to_call_it() -> None:

@@ -6,6 +6,7 @@ in the pool of threads and the caches; on Pythons without the GIL, for a table w
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -103,3 +104,18 @@ def test_many_threads_have_pieces_of_their_own() -> None:
     few = walk.pieces
     with config.override(num_threads=64):
         assert walk.pieces == 256 > few
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="threads are not placed here")
+def test_threads_are_kept_off_the_processor_of_the_caller() -> None:
+    """They may use all others that the caller may; all of them, if there is no other."""
+    with config.override(num_threads=2):
+        scale, x = fgrad.jit(lambda x: np.sqrt(x * x + 1)), np.ones(SIZE)
+        scale(x)
+        (worker,) = [t.native_id for t in threading.enumerate() if t.name == "fgrad-1"]
+        assert worker is not None
+        allowed = os.sched_getaffinity(0)
+        wanted = max(len(allowed) - 1, 1)
+        while len(os.sched_getaffinity(worker)) != wanted:  # until it has begun
+            scale(x)
+        assert os.sched_getaffinity(worker) <= allowed

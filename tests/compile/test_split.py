@@ -180,3 +180,10 @@ def test_a_start_that_is_not_the_identity_counts_once(op: str, start: int, dtype
     Oracle(kernel, whole)
     assert _after_split(kernel, parts) == 2
     np.testing.assert_allclose(parts[1], whole[1], 1e-6)
+
+
+@pytest.mark.usefixtures("cut_everything")
+def test_rows_behind_the_last_block_are_a_kernel_of_their_own() -> None:
+    """Three loops hand each other a row of sums; threads share the blocks before them."""
+    x = RNG.normal(size=(70, 600))
+    assert kernels(lambda x: (np.sum(x, 0), np.sum(x, 1)), x) == 3

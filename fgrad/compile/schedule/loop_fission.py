@@ -4,8 +4,9 @@ threads share every one of them.
     parallel i in 96 tiles: ...            kernel: parallel i in 96 tiles: ...
     parallel i in 3: ...             ->    kernel: parallel i in 3: ...
 
-Ragged transposes and concatenations are such kernels.  What stands between the loops may only
-compute numbers; each kernel computes those that it needs.  Requires scheduled kernels.
+Ragged transposes and concatenations are such kernels, and blocks of rows with a rest.  Loops that
+hand each other scratch memory stay together.  What stands between the loops may only compute
+numbers; each kernel computes those that it needs.  Requires scheduled kernels.
 """
 
 from __future__ import annotations
@@ -34,15 +35,30 @@ def _parts(kernel: Kernel) -> list[Kernel]:
 
 
 def bodies_apart(kernel: Kernel) -> list[Body]:
-    """Each loop at the top, behind the numbers that stand between the loops; none if the loops need
-    each other's memory or more than numbers."""
+    """The loops at the top, behind the numbers that stand between them, those together that use the
+    same memory of the kernel's own; none if the loops need more than numbers."""
     loops = [s for s in kernel.body if isinstance(s, Loop)]
     others = tuple([s for s in kernel.body if not isinstance(s, Loop)])
     written = {s.buffer for s in walk(kernel.body) if isinstance(s, Store)}
-    kept = {b.name for b in kernel.buffers if b.role == "scratch"}
-    users = [{s.buffer for s in walk((loop,)) if isinstance(s, (Load, Store))} for loop in loops]
     plain = all([isinstance(s, (Const, Index, Load, Op)) for s in others])
-    shared = any([sum([name in used for used in users]) > 1 for name in kept])
-    if not plain or shared or any([isinstance(s, Load) and s.buffer in written for s in others]):
+    if not plain or any([isinstance(s, Load) and s.buffer in written for s in others]):
         return []
-    return [(*others, loop) for loop in loops]
+    runs = _runs(kernel, loops)
+    return [(*others, *run) for run in runs] if len(runs) > 1 else []
+
+
+def _runs(kernel: Kernel, loops: Sequence[Loop]) -> list[Sequence[Loop]]:
+    """The loops in runs, so that no scratch memory is used in two of them."""
+    own = {b.name for b in kernel.buffers if b.role == "scratch"}
+    last: dict[str, int] = {}
+    used = [{s.buffer for s in walk((loop,)) if isinstance(s, (Load, Store))} for loop in loops]
+    for k, names in enumerate(used):
+        last |= dict.fromkeys(own & names, k)
+    runs: list[Sequence[Loop]] = []
+    start = end = 0
+    for k, names in enumerate(used):
+        end = max([end, *[last[name] for name in own & names]])
+        if k == end:
+            runs.append(loops[start : k + 1])
+            start = end = k + 1
+    return runs

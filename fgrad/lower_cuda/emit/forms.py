@@ -157,10 +157,10 @@ def pieces(kernel: Kernel) -> tuple[Piece, ...]:
 
 
 def _piece(kernel: Kernel) -> Piece:
-    """The piece of a kernel that ends with its only loop."""
+    """The piece of a kernel that ends with a loop: over its items, if it is the only one."""
     *before, loop = kernel.body
     assert isinstance(loop, Loop)
-    if loop.kind != "parallel":
+    if loop.kind != "parallel" or any([isinstance(s, Loop) for s in before]):
         return Piece(kernel, (), (), kernel.body)
     nest, inner = perfect_nest(loop)
     return Piece(kernel, tuple([(x.axis, x.extent) for x in nest]), tuple(before), inner)
