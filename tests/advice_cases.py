@@ -567,18 +567,12 @@ MENDED: dict[str, dict[str, Mended]] = {
     "write_into_a_read_only_argument": {
         "u = np.array(u)": Mended(lambda: fgrad.jit(lambda u, v: fnp.array(u) + v)(X, X), 2 * X)
     },
-    "function_of_torch": {
-        "np.sin(x)": Mended(lambda: fgrad.jit(lambda x: np.sin(x))(X), np.sin(X)),
-    },
+    "function_of_torch": {"np.sin(x)": Mended(lambda: fgrad.jit(np.sin)(X), np.sin(X))},
     "shared_memory_of_a_tracer": {
-        "the array that jit(f)(x) returns": Mended(
-            lambda: np.from_dlpack(fgrad.jit(lambda x: 2 * x)(X)), 2 * X
-        ),
+        "the array that jit(f)(x)": Mended(lambda: np.from_dlpack(fgrad.jit(np.sin)(X)), np.sin(X))
     },
     "resized_in_place": {
-        "x = np.resize(x, shape)": Mended(
-            lambda: fgrad.grad(lambda x: np.sum(np.resize(x.copy(), 5)))(X), [2, 2, 1]
-        ),
+        "x = np.resize(": Mended(lambda: fgrad.jit(lambda x: np.resize(x, 2))(X), [1, 2])
     },
     "write_into_an_argument_that_is_given_twice": {
         "v.copy() in the call": Mended(

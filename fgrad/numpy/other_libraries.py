@@ -17,18 +17,9 @@ from fgrad.numpy.promote import user_line
 from fgrad.trace import Tracer
 
 
-def _card(called: str, why: str, *ways: tuple[str, str]) -> UnsupportedTypeError:
-    return UnsupportedTypeError(
-        f"{called} does not take traced arrays.",
-        (
-            *user_line(),
-            ("why", why),
-            *[
-                ("or" if k else "write", f"{code:<35} {what}")
-                for k, (code, what) in enumerate(ways)
-            ],
-        ),
-    )
+def _card(called: str, why: str, code: str, what: str) -> UnsupportedTypeError:
+    rows = (*user_line(), ("why", why), ("write", f"{code:<35} {what}"))
+    return UnsupportedTypeError(f"{called} does not take traced arrays.", rows)
 
 
 def torch_function(
@@ -41,15 +32,14 @@ def torch_function(
     """Refuse a function of torch: torch calls this in place of each of its own."""
     name = getattr(func, "__name__", str(func))
     known = f"np.{name}(x)" if hasattr(np, name) else "a function of NumPy or fgrad"
-    bridge = ("fgrad.interop.torch.as_torch(f)", "fgrad's f, for programs of torch")
     why = "fgrad traces the functions of NumPy; torch has a trace of its own."
-    raise _card(f"torch.{name}", why, (known, "docs/coming_from.md has the names"), bridge)
+    raise _card(f"torch.{name}", why, known, "docs/coming_from.md has the names")
 
 
 def dlpack(x: Tracer, **_kwargs: object) -> NoReturn:
     """Refuse DLPack: a traced array has no memory that another library could share."""
     why = "they have no memory that another library could share."
-    raise _card("DLPack", why, ("the array that jit(f)(x) returns", "outside of f"))
+    raise _card("DLPack", why, "the array that jit(f)(x) returns", "outside of f")
 
 
 METHODS = {
