@@ -7,6 +7,7 @@ import pytest
 
 import fgrad
 from fgrad import lax
+from fgrad.compile.entry.native import is_native
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
@@ -151,6 +152,87 @@ def test_checks_of_captured_loops_are_gone(case):
 def test_checks_that_may_fail_stay(case):
     before, after = left(*OPEN[case])
     assert before and after
+
+
+def _rows(x, y, A):
+    for i in range(A.shape[0]):
+        A[i, : i + 1] += x[: i + 1] * y[: i + 1]
+    return A
+
+
+def _columns(x, y, A):
+    for i in range(A.shape[0]):
+        for k in range(A.shape[1]):
+            A[i, : i + 1] += A[: i + 1, k] * x[k] + y[: i + 1]
+    return A
+
+
+def _one_longer(x, y, A):
+    for i in range(1, A.shape[0]):
+        A[i, : i + 1] += x[: i + 1] * y[:i]
+    return A
+
+
+def _up_to_two(x, y, A):
+    for i in range(A.shape[0]):
+        for k in range(A.shape[0]):
+            x[:i] += y[:k]
+    return x
+
+
+LENGTHS = {"rows": _rows, "columns": _columns}
+UNLIKE = {"one longer": _one_longer, "up to two": _up_to_two}
+
+
+def _checks_of_lengths(f):
+    """The tests of lengths that `ranges` leaves in a captured program."""
+    whole = inline_calls(fgrad.make_program(fgrad.jit(f))(X, X, A))
+    before, after = str(whole), str(dce(ranges(simplify(fold(dce(whole))))))
+    return before.count("unlike lengths"), after.count("unlike lengths")
+
+
+@pytest.mark.parametrize("case", LENGTHS)
+def test_slices_of_one_length_are_not_compared(case):
+    before, after = _checks_of_lengths(LENGTHS[case])
+    assert before and not after
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_slices_of_unlike_lengths_are_compared(case):
+    before, after = _checks_of_lengths(UNLIKE[case])
+    assert before and after
+
+
+@pytest.mark.parametrize("case", LENGTHS)
+def test_loops_over_slices_of_arguments_are_called_natively(case):
+    f = fgrad.jit(LENGTHS[case])
+    for _ in range(12):
+        f(X.copy(), X.copy(), A.copy())
+    assert is_native(f)
+
+
+COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_comparisons_of_what_is_computed_alike_hold(seed):
+    rng = np.random.default_rng(seed)
+    f, g = _random_function(rng), _random_function(rng)
+    picks = rng.integers(0, 10**6, (30, 3))
+
+    def compared(x, y):
+        found = [*f(x, y), *f(x, y), *g(x, y)]
+        return [COMPARISONS[c % 6](found[a % len(found)], found[b % 12]) for a, b, c in picks]
+
+    program = dce(inline_calls(fgrad.make_program(compared)(3, 5)))
+    walk = Walk(program, [Range(-20, 20) for _ in program.inputs])
+    known = [walk.holds(a) for a in program.outputs]
+    assert any([k is not None for k in known])
+    for x, y in rng.integers(-20, 21, (20, 2)):
+        with np.errstate(all="ignore"):
+            results = compared(int(x), int(y))
+        for holds, value in zip(known, results, strict=True):
+            assert holds is None or holds == bool(value)
 
 
 UNARY = (np.negative, np.abs, lambda x: x % 7, lambda x: x // 3, lambda x: np.clip(x, -4, 9))

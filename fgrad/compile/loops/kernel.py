@@ -124,10 +124,19 @@ def _lanes_of_steps(eqn: Eqn) -> Lanes | None:
 
 def few_cells(eqn: Eqn) -> int:
     """Elements of an array that a loop writes out: scalars stay in registers from step to step,
-    however they move, but functions and sums take as long for one number as for a vector."""
+    however they move, but functions and sums take as long for one number as for a vector, and what
+    only passes through larger arrays in memory stays in no register."""
     programs = [p for held in programs_in(eqn.params) for p in subprograms(held)]
-    costly = any([_is_costly(e) for p in programs for e in p.eqns])
-    return FEW_COSTLY if costly else FEW_CELLS
+    equations = [e for p in programs for e in p.eqns]
+    kept = any([_keeps_cells(e) for e in (eqn, *equations)])
+    costly = any([_is_costly(e) for e in equations])
+    return FEW_CELLS if kept and not costly else FEW_COSTLY
+
+
+def _keeps_cells(eqn: Eqn) -> bool:
+    """Whether a loop carries an array that is written out, but not always."""
+    sizes = [v.aval.size for v in eqn.outputs] if eqn.prim.holds is Holds.LOOP else []
+    return any([FEW_COSTLY < size <= FEW_CELLS for size in sizes])
 
 
 def _is_costly(eqn: Eqn) -> bool:

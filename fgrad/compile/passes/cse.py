@@ -26,7 +26,7 @@ def cse(program: Program) -> Program:
     kept: list[Eqn] = []
     for eqn in program.eqns:
         eqn = resolve_operands(eqn, env)
-        first_eqn = seen.setdefault(_key(eqn), eqn)
+        first_eqn = seen.setdefault(equation_key(eqn), eqn)
         if first_eqn is eqn or is_ordered(eqn):
             kept.append(eqn)
         else:
@@ -37,7 +37,8 @@ def cse(program: Program) -> Program:
     return program.replace(consts=tuple(consts), eqns=tuple(kept), outputs=outputs, made_by="cse")
 
 
-def _key(eqn: Eqn) -> tuple[object, ...]:
+def equation_key(eqn: Eqn) -> tuple[object, ...]:
+    """Equal for equations that compute the same."""
     prim, inputs, params = eqn[:3]
     words: tuple[object, ...] = inputs
     if Lit in map(type, inputs):

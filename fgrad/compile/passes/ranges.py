@@ -17,6 +17,7 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.passes.counted_sums import Around, Sum, counted_sums
+from fgrad.compile.passes.cse import equation_key
 from fgrad.compile.passes.increments import MOST_STEPS, Change, increment
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
@@ -192,6 +193,15 @@ _TESTS: Mapping[Primitive, Test] = {
     prims.ge: _above(0),
 }
 
+# What a comparison of an integer with itself is.
+_OF_EQUALS: Mapping[Primitive, bool] = {
+    prims.eq: True,
+    prims.ne: False,
+    prims.le: True,
+    prims.ge: True,
+    prims.lt: False,
+    prims.gt: False,
+}
 
 # Whether a result has its value without limits: what gives it.
 _FITS: Mapping[Primitive, Rule] = {
@@ -227,6 +237,8 @@ class Walk:
         self.known.update([(v, _of_constant(x)) for v, x in program.consts])
         self.decided: dict[Var, bool] = {}  # comparisons that always, or never, hold
         self.made_by: dict[Var, Eqn] = {}
+        self.equal: dict[Var, Var] = {}  # the first of equal integers
+        self.firsts: dict[object, Var] = {}
         self.env: dict[Var, Atom] = {}
         self.eqns: list[Eqn] = []
         for eqn in program.eqns:
@@ -283,13 +295,23 @@ class Walk:
         else:
             found = self._result(eqn, given)
             self.known.update([(v, found) for v in eqn.outputs])
+            if eqn.prim.elementwise and found is not None:
+                same = eqn._replace(inputs=tuple([self._first(a) for a in eqn.inputs]))
+                self.equal[eqn.outputs[0]] = self.firsts.setdefault(
+                    equation_key(same), same.outputs[0]
+                )
         self.made_by.update([(v, eqn) for v in eqn.outputs])
         self.eqns.append(eqn)
+
+    def _first(self, atom: Atom) -> Atom:
+        """The first of the integers that are computed alike, checks and conversions apart."""
+        atom = same_integer(atom, self.made_by)
+        return self.equal.get(atom, atom) if isinstance(atom, Var) else atom
 
     def _result(self, eqn: Eqn, given: Ranges) -> Range | None:
         out = eqn.outputs[0]
         limits = _limits(out.aval)
-        if eqn.prim in _TESTS:
+        if eqn.prim in _TESTS or eqn.prim in _OF_EQUALS:
             self._compare(eqn, given)
             return limits
         if eqn.prim in _FITS:
@@ -333,12 +355,14 @@ class Walk:
         return found
 
     def _compare(self, eqn: Eqn, given: Ranges) -> None:
-        x, y = given
-        if x is None or y is None or "f" in [a.aval.dtype.kind for a in eqn.inputs]:
+        (x, y), (a, b), out = given, eqn.inputs, eqn.outputs[0]
+        if x is None or y is None or "f" in [a.aval.dtype.kind, b.aval.dtype.kind]:
             return
-        test = _TESTS[eqn.prim]
-        if test.always(x, y) or test.never(x, y):
-            self.decided[eqn.outputs[0]] = test.always(x, y)
+        if eqn.prim in _OF_EQUALS and self._first(a) is self._first(b):
+            self.decided[out] = _OF_EQUALS[eqn.prim]
+        test = _TESTS.get(eqn.prim)
+        if test is not None and (test.always(x, y) or test.never(x, y)):
+            self.decided[out] = test.always(x, y)
 
     def _spread(self, eqn: Eqn) -> None:
         """A truth value that is copied, or joined with others, may still be known."""
