@@ -24,7 +24,7 @@ from fgrad.tracing.capturing import user_form
 from fgrad.tracing.outside.draws import Draws
 from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 from fgrad.transforms.core.arguments import Around, refuse_edits, refuse_writes, watched
-from fgrad.transforms.core.wrap import as_value, function_name, ids_of, is_weak, own
+from fgrad.transforms.core.wrap import as_value, function_name, ids_of, is_weak, own_each
 from fgrad.transforms.hooks import collecting_tags
 from fgrad.typing import ArrayLike, PyTree
 
@@ -200,8 +200,7 @@ def _unused(aval: Aval) -> PyTree:
 
 def own_results(results: Sequence[Value], given: Sequence[Value]) -> list[Value]:
     """Results that share no memory with the operands."""
-    ids = ids_of(given)
-    return [own(x, ids) for x in results]
+    return own_each(results, ids_of(given))
 
 
 def check_structure(what: str, name: str, before: tree.TreeDef, after: tree.TreeDef) -> None:

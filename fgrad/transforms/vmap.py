@@ -45,6 +45,7 @@ from fgrad.transforms.core.wrap import (
     is_weak,
     named_like,
     own,
+    own_each,
 )
 from fgrad.typing import P, PyTree, R
 
@@ -130,7 +131,7 @@ def vmap(
         places = _out_axes(out_axes, out)
         given = ids_of([*values, *[x for x in outs if not isinstance(x, Tracer)]])
         name, pairs = function_name(fun), zip(batched, places, strict=True)
-        results = [own(_place(size, x, d, place, name), given) for (x, d), place in pairs]
+        results = own_each([_place(size, x, d, place, name) for (x, d), place in pairs], given)
         if store is not None:
             store()
         return tree.unflatten(out_tree, results)

@@ -44,7 +44,7 @@ from fgrad.transforms.core.wrap import (
     is_weak,
     outside,
     outside_tree,
-    own,
+    own_each,
     split_aux,
 )
 from fgrad.typing import Aux, PyTree, R
@@ -103,7 +103,11 @@ def trace_linear(
             ]
             tape = Tape(builder, outs)
             results = [outside(builder, x) for x in outs]
-            if what != "jvp":
+            if what == "jvp":
+                given = ids_of([*values, *[x for x in outs if type(x) is not Tracer]])
+                if not any([is_lifted(x) for x in results]):
+                    results = own_each(results, given)
+            else:
                 results = [_snapshot(x) for x in results]
     finally:
         builder.release()
@@ -228,7 +232,7 @@ def apply_tangents(
         for t, y in zip(pushed, lin.outs, strict=True)
     ]
     given = ids_of(leaves)
-    return tree.unflatten(lin.out_tree, [own(t, given) for t in filled])
+    return tree.unflatten(lin.out_tree, own_each(filled, given))
 
 
 @overload
@@ -351,4 +355,4 @@ def pull_tree(lin: Linearized, cotangent: PyTree, supports: Sequence[Value] = ()
         on_same_device(zeros_like(x) if ct is None else ct, x)
         for ct, x in zip(pulled, lin.primals, strict=True)
     ]
-    return tree.unflatten(lin.in_tree, [own(ct, given) for ct in filled])
+    return tree.unflatten(lin.in_tree, own_each(filled, given))

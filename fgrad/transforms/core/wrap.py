@@ -205,7 +205,8 @@ def outside(builder: Builder, x: Value) -> Value:
 def outside_tree(builder: Builder, x: PyTree, given: Collection[int] = ()) -> PyTree:
     """A tree of results as the enclosing context sees it, apart from the arrays `given`."""
     leaves, treedef = flatten(x)
-    return tree.unflatten(treedef, [own(outside(builder, leaf), given) for leaf in leaves])
+    taken = {*given, *ids_of([leaf for leaf in leaves if not isinstance(leaf, Tracer)])}
+    return tree.unflatten(treedef, own_each([outside(builder, leaf) for leaf in leaves], taken))
 
 
 def writable_result(x: Value) -> Value:
@@ -222,12 +223,23 @@ def writable_result(x: Value) -> Value:
 def own(x: Value, given: Collection[int]) -> Value:
     """A result that shares no memory with the arrays whose ids are `given`: the caller's own."""
     x = writable_result(x)
-    return x.copy() if id(x) in given and is_array(x) else x
+    if id(x) not in given:
+        return x
+    return x.twin() if isinstance(x, Tracer) else x.copy()
+
+
+def own_each(xs: Iterable[Value], given: Collection[int]) -> list[Value]:
+    """Results that share no memory with what is given, nor with each other."""
+    taken, results = set(given), list[Value]()
+    for x in xs:
+        results.append(own(x, taken))
+        taken |= ids_of(results[-1:])
+    return results
 
 
 def ids_of(values: Iterable[Value]) -> set[int]:
-    """The identities of arrays."""
-    return {id(x) for x in values if is_array(x)}
+    """The identities of arrays, and of traced ones: an argument that is returned is a copy."""
+    return {id(x) for x in values if is_array(x) or isinstance(x, Tracer)}
 
 
 def split_aux(out: PyTree, transform: str) -> tuple[PyTree, PyTree]:
