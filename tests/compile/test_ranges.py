@@ -156,14 +156,16 @@ def test_checks_that_may_fail_stay(case):
 
 def _rows(x, y, A):
     for i in range(A.shape[0]):
-        A[i, : i + 1] += x[: i + 1] * y[: i + 1]
+        p = x[: i + 1]
+        A[i, : i + 1] += p * y[: i + 1]
     return A
 
 
 def _columns(x, y, A):
     for i in range(A.shape[0]):
         for k in range(A.shape[1]):
-            A[i, : i + 1] += A[: i + 1, k] * x[k] + y[: i + 1]
+            column = A[: i + 1, k] * x[k]
+            A[i, : i + 1] += column + y[: i + 1]
     return A
 
 
@@ -221,8 +223,12 @@ def test_comparisons_of_what_is_computed_alike_hold(seed):
     picks = rng.integers(0, 10**6, (30, 3))
 
     def compared(x, y):
-        found = [*f(x, y), *f(x, y), *g(x, y)]
-        return [COMPARISONS[c % 6](found[a % len(found)], found[b % 12]) for a, b, c in picks]
+        one, same, other = f(x, y), f(x, y), g(x, y)
+        n, found = len(one), [*one, *other]
+        return [
+            COMPARISONS[c % 6](one[a % n], same[a % n] if c % 2 else found[b % len(found)])
+            for a, b, c in picks
+        ]
 
     program = dce(inline_calls(fgrad.make_program(compared)(3, 5)))
     walk = Walk(program, [Range(-20, 20) for _ in program.inputs])
