@@ -24,19 +24,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import fgrad.base.interpreter
-from fgrad.base.gc_policy import modules_loading as _modules_loading
+import fgrad.base.interpreter  # noqa: F401  (which refuses other Pythons)
 from fgrad.base.lazy_import import PROVIDERS as _PROVIDERS
 from fgrad.base.lazy_import import load as _load
-
-with _modules_loading():
-    import fgrad.capture.entry  # noqa: F401  (transforms ask it for rewritten functions)
-    from fgrad import numpy, tree
-    from fgrad.config import config
-    from fgrad.numpy.at_indexing import at
-    from fgrad.ops.elementwise import stop_gradient as _stop_gradient
-    from fgrad.tracing.tables import deferred as _deferred
-    from fgrad.typing import T
+from fgrad.config import config
 
 if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad import checkpoint_policies as checkpoint_policies
@@ -45,12 +36,14 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad import errors as errors
     from fgrad import lax as lax
     from fgrad import nn as nn
+    from fgrad import numpy as numpy
     from fgrad import optim as optim
     from fgrad import parallel as parallel
     from fgrad import random as random
     from fgrad import scipy as scipy
     from fgrad import sparse as sparse
     from fgrad import testing as testing
+    from fgrad import tree as tree
     from fgrad.aot.c import export_c
     from fgrad.aot.load import load
     from fgrad.aot.save import export
@@ -64,6 +57,7 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.interchange.onnx import onnx
     from fgrad.interchange.stablehlo import stablehlo
     from fgrad.lower_cuda.device.array import DeviceArray, block_until_ready, device_get, device_put
+    from fgrad.numpy.at_indexing import at
     from fgrad.tools.trace_table import trace_table
     from fgrad.tools.view import view
     from fgrad.transforms.checkpoint.checkpoint import checkpoint, remat
@@ -83,6 +77,7 @@ if TYPE_CHECKING:  # for editors and type checkers; else loaded when first used
     from fgrad.transforms.hooks import grad_wrt_tags, tag, tap
     from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
     from fgrad.transforms.per_sample import per_sample_grad
+    from fgrad.transforms.stop import stop_gradient
     from fgrad.transforms.vmap import vmap
 
 __version__ = "0.1.0"
@@ -90,6 +85,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "DeviceArray": "fgrad.lower_cuda.device.array",
     "ShapeDtype": "fgrad.transforms.core.shapes",
+    "at": "fgrad.numpy.at_indexing",
     "block_until_ready": "fgrad.lower_cuda.device.array",
     "checkpoint": "fgrad.transforms.checkpoint.checkpoint",
     "checkpoint_name": "fgrad.transforms.checkpoint.names",
@@ -130,6 +126,7 @@ _LAZY = {
     "remat": "fgrad.transforms.checkpoint.checkpoint",
     "sequential_vmap": "fgrad.transforms.custom.vmap",
     "stablehlo": "fgrad.interchange.stablehlo",
+    "stop_gradient": "fgrad.transforms.stop",
     "tag": "fgrad.transforms.hooks",
     "tap": "fgrad.transforms.hooks",
     "trace_table": "fgrad.tools.trace_table",
@@ -147,27 +144,17 @@ _MODULES = (
     "errors",
     "lax",
     "nn",
+    "numpy",
     "optim",
     "parallel",
     "random",
     "scipy",
     "sparse",
     "testing",
+    "tree",
 )
 
 
-def stop_gradient(x: T) -> T:
-    """`x`, a tree of arrays, regarded as a constant by every derivative.
-
-    Example:
-        >>> import fgrad
-        >>> fgrad.grad(lambda x: x * fgrad.stop_gradient(x))(3.0)
-        np.float64(3.0)
-    """
-    return tree.map(_stop_gradient, x)
-
-
-_deferred["fgrad.scipy.special"] = None  # what the ufuncs of `scipy.special` do to tracers
 _PROVIDERS["cpu"] = "fgrad.compile.cpu.backend"
 _PROVIDERS["cuda"] = "fgrad.lower_cuda.backend"
 

@@ -35,6 +35,7 @@ from fgrad.tracing.readout import number_of
 from fgrad.tracing.record import Atoms, Numbered, Record, TracedProgram, forget, new, passed_by
 from fgrad.tracing.tables import (
     alias_functions,
+    essentials,
     numpy_functions,
     store_out,
     ufunc_methods,
@@ -254,6 +255,7 @@ class Builder:
     def __init__(
         self, what: str, name: str, eager: bool, saves: bool = False, keeps: bool = False
     ) -> None:
+        essentials.call()
         self.what = what
         self.name = name
         self.eager = eager

@@ -10,6 +10,7 @@ native, as those of `jit` are.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,8 +22,6 @@ from fgrad.aot.trusted import code_of
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ExportError, FgradError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval
-from fgrad.ir.program import Program
-from fgrad.trace import Tracer
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from fgrad.aot import native, parsing
     from fgrad.compile.jit import call as calls
+    from fgrad.ir.program import Program
 
     class Executable(Protocol):
         """What runs a program on contiguous arrays."""
@@ -127,7 +127,7 @@ class Loaded:
         leaves: list[PyTree] = [None] * len(found)
         traced = False
         for k, leaf, at in found:
-            if type(leaf) is Tracer:
+            if _is_traced(leaf):
                 traced = True
                 leaves[k] = leaf
                 self._check(leaf.aval.shape, leaf.aval.dtype, self._in_avals[k], at)
@@ -179,6 +179,12 @@ class Loaded:
         where = f"argument {at[1:].replace(']', '', 1)} does" if at else "the arguments do"
         rows.append(("why", "a file holds one program, for one type of arguments."))
         raise ArgumentError(f"{self!r}: {where} not fit.", rows)
+
+
+def _is_traced(leaf: PyTree) -> bool:
+    """Whether a leaf is a tracer: there is none before the module of its class is loaded."""
+    trace = sys.modules.get("fgrad.trace")
+    return trace is not None and type(leaf) is trace.Tracer
 
 
 def _text(file: File, name: str) -> str:

@@ -41,6 +41,7 @@ Store: TypeAlias = Callable[
     [PyTree, Callable[..., PyTree], str, tuple[PyTree, ...], dict[str, object]], PyTree
 ]
 # (function, method) -> the card; (out, function, method, args, kwargs) -> out
+essentials: Provided[Callable[[], None]] = Provided("fgrad.essentials.loaded")
 unsupported_card: Provided[Callable[[object, str], BaseException]] = Provided(
     "fgrad.numpy.unsupported.unsupported"
 )

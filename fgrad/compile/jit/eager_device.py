@@ -38,6 +38,7 @@ from fgrad.tracing.device_tracing import (
     through,
 )
 from fgrad.tracing.on_device import OnDevice, device_among, put
+from fgrad.tracing.tables import essentials
 from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import EqnParams, PyTree
 
@@ -353,6 +354,7 @@ _NUMBERS: dict[str, Callable[[np.ndarray], object]] = {
     "__complex__": complex,
     "__index__": operator.index,
 }
+essentials.call()  # tracers have their methods now
 _GENERAL_ITEM = _method("__getitem__")
 
 
