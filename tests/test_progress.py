@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +14,26 @@ import pytest
 import fgrad
 import fgrad.scipy.integrate as integrate
 import fgrad.scipy.optimize as optimize
+import fgrad.scipy.sparse.linalg as linear
+from fgrad import optim
 from fgrad.base import progress as module
 from fgrad.base.progress import Progress
 from fgrad.lax import fori_loop, scan
+from fgrad.lax import map as lax_map
 
 
 def bowl(x: Any) -> Any:
     return np.sum((x - 2.0) ** 2)
+
+
+def cubic(x: Any) -> Any:
+    return x**3 - 8.0
+
+
+MATRIX, RIGHT = np.diag([2.0, 3.0, 5.0]) + 0.1, np.arange(3.0)
+SYSTEMS = (
+    "cg", "bicgstab", "gmres", "minres", "bicg", "cgs", "qmr", "tfqmr", "lgmres", "gcrotmk",
+)  # fmt: skip
 
 
 def decay(t: Any, y: Any) -> Any:
@@ -40,6 +54,10 @@ STEPS: dict[str, Work] = {
     "grad": lambda p: fgrad.jit(
         fgrad.grad(lambda x: fori_loop(0, 7, lambda i, y: y * x, x, progress=p))
     )(1.1),
+    "map": lambda p: lax_map(lambda x: x * 2, np.arange(7.0), progress=p),
+    "map in batches": lambda p: lax_map(
+        lambda x: x * 2, np.arange(15.0), batch_size=2, progress=p
+    ),
     "parallel": lambda p: fgrad.parallel.map(abs, range(7), progress=p),
 }  # fmt: skip
 EVALUATIONS: dict[str, Work] = {
@@ -58,6 +76,22 @@ EVALUATIONS: dict[str, Work] = {
         lambda x, a: a * x, np.arange(3.0), np.arange(3.0), progress=p
     )[0],
     "fmin_bfgs": lambda p: optimize.fmin_bfgs(bowl, np.zeros(2), disp=0, progress=p),
+    "root_scalar": lambda p: optimize.root_scalar(cubic, x0=1.0, method="newton", progress=p).root,
+    "brentq": lambda p: optimize.brentq(cubic, 0.0, 9.0, progress=p),
+    "newton": lambda p: optimize.newton(cubic, 1.0, progress=p),
+    "fsolve": lambda p: optimize.fsolve(lambda x: x - 2.0, np.zeros(2), progress=p),
+    "broyden1": lambda p: optimize.broyden1(lambda x: x - 2.0, np.zeros(2), progress=p),
+    "minimize_scalar": lambda p: optimize.minimize_scalar(bowl, progress=p).x,
+    "fminbound": lambda p: optimize.fminbound(bowl, 0.0, 5.0, progress=p),
+    "brent": lambda p: optimize.brent(bowl, progress=p),
+    "golden": lambda p: optimize.golden(bowl, progress=p),
+    **{f"optim {m}": lambda p, m=m: optim.minimize(bowl, np.zeros(2), method=m, progress=p).x
+       for m in ("l-bfgs", "newton-cg", "trust-ncg", "nelder-mead")},
+    "optim fixed_point": lambda p: optim.fixed_point(np.cos, 1.0, progress=p).x,
+    "optim jit": lambda p: fgrad.jit(
+        lambda x: optim.minimize(bowl, x, progress=p).x)(np.zeros(2)),
+    **{name: lambda p, name=name: getattr(linear, name)(MATRIX, RIGHT, progress=p)[0]
+       for name in SYSTEMS},
     "differential_evolution": lambda p: optimize.differential_evolution(
         bowl, [(-5.0, 5.0)], rng=1, maxiter=3, progress=p
     ).x,
@@ -73,6 +107,21 @@ INSIDE: dict[str, Callable[[Any, Any], Any]] = {
     "curve_fit": lambda p, q: optimize.curve_fit(
         lambda x, a: a * x, np.arange(3.0), q * np.arange(3.0), progress=p
     )[0][0],
+    "root_scalar": lambda p, q: optimize.root_scalar(
+        lambda x: cubic(x) + q, bracket=(0.0, 9.0), progress=p
+    ).root,
+    "brentq": lambda p, q: optimize.brentq(lambda x: cubic(x) + q, 0.0, 9.0, progress=p),
+    "newton": lambda p, q: optimize.newton(lambda x: cubic(x) + q, 1.0, progress=p),
+    "fsolve": lambda p, q: optimize.fsolve(lambda x: x - q, np.zeros(2), progress=p)[0],
+    "broyden1": lambda p, q: optimize.broyden1(lambda x: x - q, np.zeros(2), progress=p)[0],
+    "minimize_scalar": lambda p, q: optimize.minimize_scalar(
+        lambda x: bowl(x - q), progress=p
+    ).x,
+    "brent": lambda p, q: optimize.brent(lambda x: bowl(x - q), progress=p),
+    "optim": lambda p, q: optim.minimize(lambda x: bowl(x - q), 0.0, progress=p).x,
+    "optim fixed_point": lambda p, q: optim.fixed_point(
+        lambda x: np.cos(q * x), 1.0, progress=p
+    ).x,
     "fmin_bfgs": lambda p, q: optimize.fmin_bfgs(
         lambda x: bowl(x - q), np.zeros(2), disp=0, progress=p
     )[0],
@@ -123,6 +172,23 @@ def test_evaluations_are_counted(name: str) -> None:
 def test_so_they_are_inside_of_transforms(name: str) -> None:
     seen = seen_by(lambda p: fgrad.jit(fgrad.value_and_grad(lambda q: INSIDE[name](p, q)))(1.0))
     assert seen and seen == [(k, None) for k in range(1, len(seen) + 1)]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_systems_tell_their_steps_forward_and_back(name: str) -> None:
+    def first(q: Any, p: Progress) -> Any:
+        return getattr(linear, name)(lambda x: MATRIX @ x, q * RIGHT, progress=p)[0][0]
+
+    seen = seen_by(lambda p: fgrad.jit(fgrad.grad(first), static_argnums=1)(1.0, p))
+    assert seen[0] == (1, None)
+    assert {whole for _, whole in seen} == {None}
+    assert all([b[0] in (1, a[0] + 1) for a, b in itertools.pairwise(seen)])
+
+
+def test_examples_of_a_batch_are_told_of() -> None:
+    seen = seen_by(lambda p: fgrad.vmap(lambda x: optim.minimize(bowl, x, progress=p).x)(
+        np.array([2.0, 9.0])))  # fmt: skip
+    assert seen and max(seen)[0] >= 1
 
 
 @pytest.mark.parametrize("name", TIMES)

@@ -7,6 +7,7 @@ fgrad minimize: 41 evaluations in 3.1 s       elsewhere the last line alone
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -27,10 +28,11 @@ class Told:
     Arguments:
         progress: False for nothing, True for a line, or a function of (done, count).
         what: the name of the work.
+        unit: what is counted where nobody knows how many there will be.
     """
 
-    def __init__(self, progress: bool | Progress, what: str) -> None:
-        self.progress, self.what = progress, what
+    def __init__(self, progress: bool | Progress, what: str, unit: str = "evaluations") -> None:
+        self.progress, self.what, self.unit = progress, what, unit
         self.last: tuple[float, float | None] = (0, 0)
         self.start = self.written = time.monotonic()
 
@@ -57,10 +59,14 @@ class Told:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
+        self.ended()
+
+    def ended(self) -> None:
         """The last line of work whose count was not known, or that ended before its end."""
         done, count = self.last
         if self.progress is True and (count is None or done < count):
             self._write(ended=True)
+        self.last = (math.inf, 0)  # what is done after this begins anew
 
     def counted(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """A function whose calls are what is counted."""
@@ -90,6 +96,6 @@ class Told:
     def _text(self) -> str:
         (done, count), spent = self.last, self.written - self.start
         if count is None:
-            return f"{done:.6g} evaluations in {spent:.1f} s"
+            return f"{done:.6g} {self.unit} in {spent:.1f} s"
         left = spent * (count - done) / done if done else 0.0
         return f"{done:.6g}/{count:.6g} in {spent:.1f} s" + f", {left:.1f} s left" * (done < count)

@@ -332,13 +332,20 @@ def _told_steps(
 
 
 @hides_own_frames
-def map(f: Callable[[PyTree], PyTree], xs: PyTree, batch_size: int | None = None) -> PyTree:
+def map(
+    f: Callable[[PyTree], PyTree],
+    xs: PyTree,
+    batch_size: int | None = None,
+    *,
+    progress: bool | Progress = False,
+) -> PyTree:
     """`f` of each item of `xs` in turn, the results stacked.
 
     Arguments:
         f: a function of an item, a pytree of arrays.
         xs: a pytree of arrays, whose first axes are walked together.
         batch_size: how many items are computed at once, by `vmap`.
+        progress: as for `scan`; with `batch_size` it counts batches, of that size.
 
     Raises:
         ArgumentError: if `batch_size` is not positive.
@@ -349,7 +356,7 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, batch_size: int | None = None
         array([0., 1., 4.])
     """
     if batch_size is None:
-        return scan(lambda _, x: (None, user_form(f)(x)), None, xs)[1]
+        return scan(lambda _, x: (None, user_form(f)(x)), None, xs, progress=progress)[1]
     length, size = _length(leaves_of(xs, "an item of map"), None), int(batch_size)
     if size < 1:
         raise ArgumentError(f"lax.map: batch_size={batch_size}; it must be positive.")
@@ -358,7 +365,7 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, batch_size: int | None = None
     parts = []
     if whole:
         blocks = tree.map(lambda x: np.reshape(x[:whole], (whole // size, size, *x.shape[1:])), xs)
-        done = scan(lambda _, x: (None, many(x)), None, blocks)[1]
+        done = scan(lambda _, x: (None, many(x)), None, blocks, progress=progress)[1]
         parts.append(tree.map(lambda y: np.reshape(y, (whole, *y.shape[2:])), done))
     if whole < length or not parts:
         parts.append(many(tree.map(lambda x: x[whole:], xs)))

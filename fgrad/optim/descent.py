@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad import lax
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.optim.base import GradientTransformation, first_count
 from fgrad.optim.conjugate import conjugate_gradients, yes
@@ -83,5 +82,5 @@ def _descend(
 
     value, gradient = problem.both(x0)
     start = _State(first_count(), x0, value, gradient, memory, yes())
-    s: PyTree = lax.while_loop(going, step, start)
+    s: PyTree = problem.repeated(going, step, start)
     return Found(s.x, s.value, s.gradient, s.count, flat_enough(s.x, s.value, s.gradient, tol))

@@ -13,8 +13,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad import lax, tree
+from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.progress import Progress, Told
 from fgrad.errors import ArgumentError
 from fgrad.optim.base import first_count
 from fgrad.optim.problem import (
@@ -26,10 +27,13 @@ from fgrad.optim.problem import (
     tolerance,
 )
 from fgrad.scipy._host import arguments
+from fgrad.scipy._told import steps_of, told_loop
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.wrap import function_name
 from fgrad.typing import PyTree
+
+_QUIET = steps_of(False, "fixed_point")
 
 
 class FixedPoint(NamedTuple):
@@ -58,6 +62,7 @@ def fixed_point(
     tol: float | None = None,
     max_steps: int = 1000,
     memory: int = 5,
+    progress: bool | Progress = False,
 ) -> FixedPoint:
     """The x with `fun(x, *args) = x`, by iteration with Anderson's acceleration.
 
@@ -73,6 +78,7 @@ def fixed_point(
             by default eps**(2/3): 4e-11 in float64, 2e-5 in float32.
         max_steps: after how many steps the iteration ends.
         memory: how many steps are combined (Walker and Ni 2011); 0 for plain iteration.
+        progress: as for `minimize`.
 
     Returns:
         `FixedPoint(x, residual, steps, success)`, with x a tree like `x0`.  Where `success` is
@@ -113,7 +119,8 @@ def fixed_point(
         return vector.astype(start.dtype)
 
     plain, began = frozen(image, start)
-    found = anderson(plain, began, limit, max_steps, memory)
+    told = steps_of(progress, "fixed_point")
+    found = anderson(plain, began, limit, max_steps, memory, told)
     away = slope_size(found.value - found.x)
     success = away <= limit * (1 + slope_size(found.x))
 
@@ -125,7 +132,12 @@ def fixed_point(
 
 
 def anderson(
-    image: Callable[[Value], Value], x0: Value, tol: Value, max_steps: int, memory: int
+    image: Callable[[Value], Value],
+    x0: Value,
+    tol: Value,
+    max_steps: int,
+    memory: int,
+    told: Told,
 ) -> _State:
     """The last x and image(x) of the iteration."""
 
@@ -152,7 +164,8 @@ def anderson(
         return _State(s.count + 1, x, value, dresiduals, dvalues)
 
     none = np.zeros((memory, len(x0)), x0.dtype)
-    found: PyTree = lax.while_loop(going, step, _State(first_count(), x0, image(x0), none, none))
+    start = _State(first_count(), x0, image(x0), none, none)
+    found: PyTree = told_loop(going, step, start, lambda s: s.count, told)
     return found
 
 
@@ -171,6 +184,6 @@ def _solve_contraction(
 ) -> Value:
     """The v with linear(v) = y, as the fixed point of v + y - linear(v); NaN if it is not found."""
     tol = y.dtype.type(np.finfo(y.dtype).eps ** 0.75)
-    found = anderson(lambda v: v + y - linear(v), y, tol, max_steps, memory)
+    found = anderson(lambda v: v + y - linear(v), y, tol, max_steps, memory, _QUIET)
     done = slope_size(found.value - found.x) <= tol * (1 + slope_size(found.x))
     return np.where(done, found.x, np.nan)

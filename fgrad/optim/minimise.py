@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.progress import Progress
 from fgrad.errors import ArgumentError
 from fgrad.optim import descent, nelder_mead, trust_region
 from fgrad.optim.problem import (
@@ -25,6 +26,7 @@ from fgrad.optim.problem import (
 )
 from fgrad.scipy import _host
 from fgrad.scipy._host import arguments
+from fgrad.scipy._told import steps_of
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.wrap import function_name
@@ -59,6 +61,7 @@ def minimize(
     *,
     tol: float | None = None,
     max_steps: int | None = None,
+    progress: bool | Progress = False,
 ) -> Minimum:
     """The minimum of a function near a start, by machine code that runs under `jit` and `vmap`.
 
@@ -78,6 +81,7 @@ def minimize(
             "nelder-mead", where all vertices and values agree to tol.  By default eps**0.4: 6e-7
             in float64, 2e-3 in float32.
         max_steps: after how many steps a search ends; 1000, or 400 n with "nelder-mead".
+        progress: whether to tell on stderr of the steps, or a function of their number and None.
 
     Returns:
         `Minimum(x, fun, grad_norm, steps, success)`, with x a tree like `x0`.  Where `success` is
@@ -112,8 +116,7 @@ def minimize(
     if max_steps is None:
         max_steps = 400 * start.size if search is nelder_mead.nelder_mead else _STEPS
     check_count("minimize", "max_steps", max_steps, 0)
-    limit = tolerance("minimize", tol, start.dtype, 0.4)
-    rest = arguments(args)
+    limit, rest = tolerance("minimize", tol, start.dtype, 0.4), arguments(args)
 
     def objective(x: Value) -> Value:
         what = f"The function {function_name(fun)} of minimize"
@@ -126,7 +129,7 @@ def minimize(
         return np.reshape(value, ()).astype(start.dtype)
 
     plain, began = frozen(objective, start)
-    found = search(Problem(plain), began, limit, max_steps)
+    found = search(Problem(plain, steps_of(progress, "minimize")), began, limit, max_steps)
     x = differentiable(grad(objective), found.x, found.success, solve_positive)
     norm = None if found.gradient is None else slope_size(found.gradient)
     return Minimum(of(x), objective(x), norm, found.steps, found.success)

@@ -82,7 +82,7 @@ def nelder_mead(problem: Problem, x0: Value, tol: Value, max_steps: int) -> Foun
     start = _sorted(first_count(), simplex, vmap(f)(simplex))
     known = np.isfinite(f(x0))
     start = start._replace(count=np.where(known, start.count, max_steps))
-    s: PyTree = lax.while_loop(going, step, start)
+    s: PyTree = problem.repeated(going, step, start)
     x = np.where(known, s.simplex[0], x0)
     done = np.logical_and(known, close(s))
     return Found(x, problem.function(x), None, np.where(known, s.count, 0), done)

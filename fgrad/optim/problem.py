@@ -8,10 +8,12 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.progress import Told
 from fgrad.errors import ArgumentError
 from fgrad.optim.conjugate import conjugate_gradients
 from fgrad.scipy import _host
 from fgrad.scipy._host import dense_solve, floats, implicit, inside
+from fgrad.scipy._told import told_loop
 from fgrad.trace import Value
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.custom.implicit import closure_convert
@@ -34,8 +36,14 @@ class Found(NamedTuple):
 class Problem:
     """A function of one vector, with its derivatives."""
 
-    def __init__(self, function: Callable[[Value], Value]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[[Value], Value], told: Told) -> None:
+        self.function, self.told = function, told
+
+    def repeated(
+        self, going: Callable[[PyTree], Value], step: Callable[[PyTree], PyTree], start: PyTree
+    ) -> PyTree:
+        """The last state of a search; states have `count`."""
+        return told_loop(going, step, start, lambda s: s.count, self.told)
 
     def both(self, x: Value) -> tuple[Value, Value]:
         """The value and the gradient."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from fgrad import lax
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.optim.base import first_count
 from fgrad.optim.conjugate import conjugate_gradients
@@ -71,5 +70,5 @@ def trust_ncg(problem: Problem, x0: Value, tol: Value, max_steps: int) -> Found:
 
     value, gradient = problem.both(x0)
     start = _State(first_count(), x0, value, gradient, size.astype(dtype))
-    s: PyTree = lax.while_loop(going, step, start)
+    s: PyTree = problem.repeated(going, step, start)
     return Found(s.x, s.value, s.gradient, s.count, flat_enough(s.x, s.value, s.gradient, tol))

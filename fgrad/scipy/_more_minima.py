@@ -193,18 +193,30 @@ direct = _minimiser("direct", _BOX, _PAIRS, ".x[0]")
 brute = _minimiser("brute", _BOX, _PAIRS, "[0]")
 
 
-def _line(name: str, method: str, given: Mapping[str, PyTree], options: PyTree) -> Value:
+def _line(
+    name: str,
+    method: str,
+    given: Mapping[str, PyTree],
+    options: PyTree,
+    progress: bool | Progress,
+) -> Value:
     """One of the minimisers of functions of a number, by `minimize_scalar`."""
     more = {k: given.get(k) for k in ("full_output",)}
     refuse_options(f"scipy.optimize.{name}", more)
     ends = (given["x1"], given["x2"]) if "x1" in given else None
     return _solvers.scalar_minimum(
-        given["func"], given.get("brack"), ends, given.get("args", ()), method, {"options": options}
-    ).x
+        given["func"], given.get("brack"), ends, given.get("args", ()), method,
+        {"options": options}, Told(progress, name),
+    ).x  # fmt: skip
 
 
 def fminbound(
-    func: Function, x1: ArrayLike, x2: ArrayLike, *further: PyTree, **options: PyTree
+    func: Function,
+    x1: ArrayLike,
+    x2: ArrayLike,
+    *further: PyTree,
+    progress: bool | Progress = False,
+    **options: PyTree,
 ) -> Value:
     """`scipy.optimize.fminbound` with derivatives of the minimum between two ends.
 
@@ -212,6 +224,7 @@ def fminbound(
         func: `func(x, *args)` to a number, of NumPy operations.
         x1, x2: the ends; a minimum on one moves with it.
         further, options: everything else as SciPy takes it.
+        progress: as for `minimize`.
 
     Example:
         >>> import fgrad
@@ -220,17 +233,21 @@ def fminbound(
     """
     given = _given("fminbound", (func, x1, x2, *further), options)
     if not inside(list(given.values())):
-        return plain.fminbound(func, x1, x2, *further, **options)
+        with Told(progress, "fminbound") as told:
+            return plain.fminbound(told.counted(func), x1, x2, *further, **options)
     control = {"xatol": given.get("xtol", 1e-5), "maxiter": given.get("maxfun", 500)}
-    return _line("fminbound", "bounded", given, control)
+    return _line("fminbound", "bounded", given, control, progress)
 
 
-def brent(func: Function, *further: PyTree, **options: PyTree) -> Value:
+def brent(
+    func: Function, *further: PyTree, progress: bool | Progress = False, **options: PyTree
+) -> Value:
     """`scipy.optimize.brent` with derivatives of where the minimum lies.
 
     Arguments:
         func: `func(x, *args)` to a number, of NumPy operations.
         further, options: everything else as SciPy takes it (`args`, `brack`, `tol`, `maxiter`).
+        progress: as for `minimize`.
 
     Example:
         >>> import fgrad
@@ -239,17 +256,21 @@ def brent(func: Function, *further: PyTree, **options: PyTree) -> Value:
     """
     given = _given("brent", (func, *further), options)
     if not inside(list(given.values())):
-        return plain.brent(func, *further, **options)
+        with Told(progress, "brent") as told:
+            return plain.brent(told.counted(func), *further, **options)
     control = {"xtol": given.get("tol", 1.48e-8), "maxiter": given.get("maxiter", 500)}
-    return _line("brent", "brent", given, control)
+    return _line("brent", "brent", given, control, progress)
 
 
-def golden(func: Function, *further: PyTree, **options: PyTree) -> Value:
+def golden(
+    func: Function, *further: PyTree, progress: bool | Progress = False, **options: PyTree
+) -> Value:
     """`scipy.optimize.golden` with derivatives of where the minimum lies; see `brent`.
 
     Arguments:
         func: `func(x, *args)` to a number, of NumPy operations.
         further, options: everything else as SciPy takes it (`args`, `brack`, `tol`, `maxiter`).
+        progress: as for `minimize`.
 
     Example:
         >>> import fgrad
@@ -258,9 +279,10 @@ def golden(func: Function, *further: PyTree, **options: PyTree) -> Value:
     """
     given = _given("golden", (func, *further), options)
     if not inside(list(given.values())):
-        return plain.golden(func, *further, **options)
+        with Told(progress, "golden") as told:
+            return plain.golden(told.counted(func), *further, **options)
     control = {"xtol": given.get("tol", 1.49e-8), "maxiter": given.get("maxiter", 5000)}
-    return _line("golden", "golden", given, control)
+    return _line("golden", "golden", given, control, progress)
 
 
 def fixed_point(

@@ -13,13 +13,14 @@ Initial guesses, brackets and tolerances have no derivative.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.progress import Progress, Told
+from fgrad.compile.jit.jitted import jit
 from fgrad.ir.aval import Aval
 from fgrad.scipy._bound import (
     Bound,
@@ -40,6 +41,7 @@ from fgrad.scipy._host import (
     implicit,
     inside,
     on_host,
+    part_of,
     real,
     refuse_options,
     refuse_unknown,
@@ -51,6 +53,9 @@ from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.grad import grad
 from fgrad.transforms.jacobian import jacfwd
 from fgrad.typing import ArrayLike, PyTree
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult, RootResults
 
 plain = lazy_module("scipy.optimize")
 
@@ -113,6 +118,10 @@ def _scalar(fun: Function, args: PyTree) -> Function:
     return scalar
 
 
+def _as_float(function: Function) -> Function:
+    return lambda x, *args: float(function(float(x), *args))
+
+
 def _number(f: Function, transform: Transform = itself) -> Function:
     call = of_number(f, transform)
     return lambda x: float(call(x))
@@ -124,7 +133,56 @@ def _of_type(f: Function, dtype: np.dtype) -> Function:
     return call if dtype == np.float64 else lambda x: call(np.asarray(x, dtype))
 
 
-def scalar_root(f: Function, args: PyTree, method: str | None, options: Options) -> Root:
+def root_scalar(
+    f: Function,
+    args: PyTree = (),
+    method: str | None = None,
+    *,
+    progress: bool | Progress = False,
+    **options: PyTree,
+) -> RootResults | Root:
+    """`scipy.optimize.root_scalar` with the derivatives that methods need, and those of the root.
+
+    Arguments:
+        f: `f(x, *args)` to a number, of NumPy operations; derivatives flow to `args` and to what
+            it closes over.
+        method, options: as SciPy takes them (`bracket`, `x0`, `x1`, `xtol`, ...).
+        progress: as for `minimize`.
+
+    Returns:
+        SciPy's `RootResults`; inside of transforms `(root, converged)`.
+
+    Example:
+        >>> import fgrad
+        >>> float(root_scalar(lambda x: x**2 - 2.0, x0=1.0, method="newton").root)
+        1.4142135623730951
+        >>> slope = fgrad.grad(lambda p: root_scalar(lambda x: x**3 - p, bracket=(0.0, 9.0)).root)
+        >>> float(slope(8.0).round(9))
+        0.083333333
+    """
+    args = arguments(args)
+    several = [name for name in ("fprime", "fprime2") if options.get(name) is True]
+    value = part_of(f, 0) if several else f
+    if inside(list(options.values()), args):
+        return _scalar_root(value, args, method, options, progress)
+    for k, name in enumerate(several):
+        options[name] = _as_float(jit(part_of(f, k + 1)))
+    if method in ("newton", "halley") and options.get("fprime") is None:
+        options["fprime"] = _as_float(jit(grad(f)))
+    if method == "halley" and options.get("fprime2") is None:
+        options["fprime2"] = _as_float(jit(grad(grad(f))))
+    with Told(progress, "root_scalar") as told:
+        counted = told.counted(_as_float(jit(value)))
+        return plain.root_scalar(counted, args=args, method=method, **options)
+
+
+def _scalar_root(
+    f: Function,
+    args: PyTree,
+    method: str | None,
+    options: Options,
+    progress: bool | Progress,
+) -> Root:
     """`root_scalar` inside of a transform."""
     given = {k: options[k] for k in ("bracket", "x0", "x1") if options.get(k) is not None}
     rest = {k: v for k, v in options.items() if k not in given}
@@ -135,7 +193,9 @@ def scalar_root(f: Function, args: PyTree, method: str | None, options: Options)
             rest["fprime"] = _number(plain_f, grad)
         if second is not None or method == "halley":
             rest["fprime2"] = _number(plain_f, second_derivative)
-        found = plain.root_scalar(_number(plain_f), method=method, **start, **rest)
+        with Told(progress, "root_scalar") as told:
+            counted = told.counted(_number(plain_f))
+            found = plain.root_scalar(counted, method=method, **start, **rest)
         return np.float64(found.root), np.bool_(found.converged)
 
     fun = _scalar(f, args)
@@ -147,14 +207,23 @@ def _bracketing(name: str) -> Function:
     """SciPy's bracketing root finder of this name."""
 
     def bracketing(
-        f: Function, a: ArrayLike, b: ArrayLike, args: PyTree = (), **options: object
+        f: Function,
+        a: ArrayLike,
+        b: ArrayLike,
+        args: PyTree = (),
+        *,
+        progress: bool | Progress = False,
+        **options: object,
     ) -> Value:
         if not inside(a, b, args):
-            return getattr(plain, name)(f, a, b, args=arguments(args), **options)
+            with Told(progress, name) as told:
+                return getattr(plain, name)(told.counted(f), a, b, arguments(args), **options)
         refuse_options(f"scipy.optimize.{name}", {"full_output": options.pop("full_output", None)})
 
         def solver(plain_f: Function, low: np.float64, high: np.float64) -> np.float64:
-            return np.float64(getattr(plain, name)(_number(plain_f), low, high, **options))
+            with Told(progress, name) as told:
+                counted = told.counted(_number(plain_f))
+                return np.float64(getattr(plain, name)(counted, low, high, **options))
 
         fun = _scalar(f, args)
         return implicit(fun, on_host(solver, NUMBER, fun, np.float64(0.5), a, b))
@@ -167,6 +236,7 @@ def _bracketing(name: str) -> Function:
             it closes over.
         a, b: ends of an interval in which f changes its sign.
         options: everything else as SciPy takes it.
+        progress: as for `minimize`.
 
     Example:
         >>> import fgrad
@@ -184,9 +254,16 @@ brentq, brenth, ridder, bisect, toms748 = [
 def _iterating(name: str) -> Function:
     """SciPy's root finder of this name, of large systems."""
 
-    def iterating(F: Function, xin: ArrayLike, *further: object, **options: object) -> Value:
+    def iterating(
+        F: Function,
+        xin: ArrayLike,
+        *further: object,
+        progress: bool | Progress = False,
+        **options: object,
+    ) -> Value:
         if not inside(xin, list(further), list(options.values())):
-            return getattr(plain, name)(F, xin, *further, **options)
+            with Told(progress, name) as told:
+                return getattr(plain, name)(told.counted(F), xin, *further, **options)
         start = floats(xin)
         like = Aval(start.shape, start.dtype)
         applied = _applied(F, ())
@@ -195,7 +272,9 @@ def _iterating(name: str) -> Function:
             return np.reshape(applied(x), like.shape).astype(like.dtype)
 
         def solver(plain_f: Function, x: Value) -> np.ndarray:
-            found = getattr(plain, name)(plain_f, np.array(x), *further, **options)
+            with Told(progress, name) as told:
+                counted = told.counted(plain_f)
+                found = getattr(plain, name)(counted, np.array(x), *further, **options)
             return np.reshape(found, like.shape).astype(like.dtype)
 
         residual.__name__ = applied.__name__
@@ -209,6 +288,7 @@ def _iterating(name: str) -> Function:
             closes over.
         xin: the initial guess.
         further, options: everything else as SciPy takes it.
+        progress: as for `minimize`.
 
     Example:
         >>> import numpy as np, fgrad
@@ -233,6 +313,8 @@ def newton(
     fprime: Function | None = None,
     args: PyTree = (),
     fprime2: Function | None = None,
+    *,
+    progress: bool | Progress = False,
     **options: object,
 ) -> Value:
     """`scipy.optimize.newton` with derivatives of the root; arrays element by element.
@@ -243,6 +325,7 @@ def newton(
             these.
         options: everything else as SciPy takes it.
         x0: where to start.
+        progress: as for `minimize`.
 
     Example:
         >>> import fgrad
@@ -250,7 +333,9 @@ def newton(
         0.083333333
     """
     if not inside(x0, args):
-        return plain.newton(func, x0, fprime, arguments(args), fprime2=fprime2, **options)
+        with Told(progress, "newton") as told:
+            counted = told.counted(func)
+            return plain.newton(counted, x0, fprime, arguments(args), fprime2=fprime2, **options)
     refuse_options("scipy.optimize.newton", {"full_output": options.pop("full_output", None)})
     start, fun = floats(x0), _applied(func, args)
     like = Aval(start.shape, start.dtype)
@@ -260,7 +345,9 @@ def newton(
             options["fprime"] = derived(plain_f, along)
         if fprime2 is not None:
             options["fprime2"] = derived(plain_f, twice_along)
-        return np.asarray(plain.newton(plain_f, x, **options), like.dtype).reshape(like.shape)
+        with Told(progress, "newton") as told:
+            found = plain.newton(told.counted(plain_f), x, **options)
+        return np.asarray(found, like.dtype).reshape(like.shape)
 
     return implicit(fun, on_host(solver, like, fun, start, start))
 
@@ -272,6 +359,7 @@ def vector_root(
     method: str,
     options: Options,
     progress: bool | Progress = False,
+    name: str = "root",
 ) -> Solution:
     """`root` inside of a transform."""
     start, applied = floats(x0), _applied(fun, args)
@@ -289,7 +377,7 @@ def vector_root(
 
     def solver(plain_f: Function, x: np.ndarray) -> tuple[np.ndarray, np.bool_]:
         jac = _of_type(derived(plain_f, jacfwd), like.dtype) if method in ("hybr", "lm") else None
-        with Told(progress, "root") as told:
+        with Told(progress, name) as told:
             counted = told.counted(_of_type(plain_f, like.dtype))
             found = plain.root(counted, x, method=method, jac=jac, **options)
         return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
@@ -306,6 +394,8 @@ def fsolve(
     args: PyTree = (),
     fprime: Function | None = None,
     full_output: bool | int = 0,
+    *,
+    progress: bool | Progress = False,
     **options: object,
 ) -> Value:
     """`scipy.optimize.fsolve` with derivatives of the solution.
@@ -317,6 +407,7 @@ def fsolve(
         fprime: your own Jacobian, used outside transforms only.
         options: everything else as SciPy takes it.
         full_output: as in SciPy, outside of transforms.
+        progress: as for `minimize`.
 
     Example:
         >>> import numpy as np, fgrad
@@ -327,7 +418,9 @@ def fsolve(
         0.25
     """
     if not inside(x0, args):
-        return plain.fsolve(func, x0, arguments(args), fprime, full_output, **options)
+        with Told(progress, "fsolve") as told:
+            counted = told.counted(func)
+            return plain.fsolve(counted, x0, arguments(args), fprime, full_output, **options)
     refuse_unknown(plain.fsolve, options)
     refuse_options("scipy.optimize.fsolve", {"full_output": full_output})
     start, names = (
@@ -336,7 +429,43 @@ def fsolve(
     )
     control = {names[k]: v for k, v in options.items() if k in names}
     refuse_options("scipy.optimize.fsolve", {k: v for k, v in options.items() if k not in names})
-    return vector_root(func, start, args, "hybr", {"options": control}).x
+    return vector_root(func, start, args, "hybr", {"options": control}, progress, "fsolve").x
+
+
+def minimize_scalar(
+    fun: Function,
+    bracket: Sequence[ArrayLike] | None = None,
+    bounds: Sequence[ArrayLike] | None = None,
+    args: PyTree = (),
+    method: str | None = None,
+    *,
+    progress: bool | Progress = False,
+    **options: object,
+) -> OptimizeResult | Solution:
+    """`scipy.optimize.minimize_scalar` with derivatives of the minimum and of where it lies.
+
+    Arguments:
+        fun: `fun(x, *args)` to a number, of NumPy operations; derivatives flow to `args` and to
+            what it closes over, and to `bounds` if the minimum lies on one.
+        bracket, bounds, method, options: as SciPy takes them.
+        progress: as for `minimize`.
+
+    Returns:
+        SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`.
+
+    Example:
+        >>> import fgrad
+        >>> where = fgrad.grad(lambda p: minimize_scalar(lambda x: (x * x - p) ** 2, (1.0, 2.0)).x)
+        >>> float(where(4.0).round(9))
+        0.25
+    """
+    if not inside(bracket, bounds, args):
+        with Told(progress, "minimize_scalar") as told:
+            return plain.minimize_scalar(
+                told.counted(fun), bracket, bounds, arguments(args), method=method, **options
+            )
+    told = Told(progress, "minimize_scalar")
+    return scalar_minimum(fun, bracket, bounds, args, method, options, told)
 
 
 def scalar_minimum(
@@ -346,6 +475,7 @@ def scalar_minimum(
     args: PyTree,
     method: str | None,
     options: Options,
+    told: Told,
 ) -> Solution:
     """`minimize_scalar` inside of a transform."""
     given = {"bracket": bracket, "bounds": bounds}
@@ -353,7 +483,9 @@ def scalar_minimum(
     f = _scalar(fun, args)
 
     def solver(plain_f: Function, start: Options) -> tuple[np.float64, np.bool_]:
-        found = plain.minimize_scalar(_number(plain_f), method=method, **start, **options)
+        with told:
+            counted = told.counted(_number(plain_f))
+            found = plain.minimize_scalar(counted, method=method, **start, **options)
         return np.float64(found.x), np.bool_(found.success)
 
     x, success = on_host(solver, (NUMBER, FLAG), f, np.float64(0.5), known)

@@ -70,7 +70,6 @@ from fgrad.scipy._solvers import (
     Ends,
     Function,
     Pairs,
-    Root,
     Solution,
     anderson,
     bisect,
@@ -82,20 +81,22 @@ from fgrad.scipy._solvers import (
     excitingmixing,
     fsolve,
     linearmixing,
+    minimize_scalar,
     newton,
     newton_krylov,
     ridder,
+    root_scalar,
     toms748,
 )
 from fgrad.scipy._trees import OverTree, is_tree, least_squares_of_tree
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
-from fgrad.transforms.grad import grad, value_and_grad
+from fgrad.transforms.grad import value_and_grad
 from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
 from fgrad.typing import ArrayLike, PyTree
 
 if TYPE_CHECKING:
-    from scipy.optimize import LinearConstraint, NonlinearConstraint, OptimizeResult, RootResults
+    from scipy.optimize import LinearConstraint, NonlinearConstraint, OptimizeResult
 
 __all__ = [
     "Bounds",
@@ -520,76 +521,6 @@ def _columns(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
         )
 
     return jac
-
-
-def root_scalar(
-    f: Callable[..., PyTree], args: PyTree = (), method: str | None = None, **options: PyTree
-) -> RootResults | Root:
-    """`scipy.optimize.root_scalar` with the derivatives that methods need, and those of the root.
-
-    Arguments:
-        f: `f(x, *args)` to a number, of NumPy operations; derivatives flow to `args` and to what
-            it closes over.
-        method, options: as SciPy takes them (`bracket`, `x0`, `x1`, `xtol`, ...).
-
-    Returns:
-        SciPy's `RootResults`; inside of transforms `(root, converged)`.
-
-    Example:
-        >>> import fgrad
-        >>> float(root_scalar(lambda x: x**2 - 2.0, x0=1.0, method="newton").root)
-        1.4142135623730951
-        >>> slope = fgrad.grad(lambda p: root_scalar(lambda x: x**3 - p, bracket=(0.0, 9.0)).root)
-        >>> float(slope(8.0).round(9))
-        0.083333333
-    """
-    args = arguments(args)
-    several = [name for name in ("fprime", "fprime2") if options.get(name) is True]
-    value = part_of(f, 0) if several else f
-    if inside(list(options.values()), args):
-        return _solvers.scalar_root(value, args, method, options)
-    for k, name in enumerate(several):
-        options[name] = _as_float(jit(part_of(f, k + 1)))
-    if method in ("newton", "halley") and options.get("fprime") is None:
-        options["fprime"] = _as_float(jit(grad(f)))
-    if method == "halley" and options.get("fprime2") is None:
-        options["fprime2"] = _as_float(jit(grad(grad(f))))
-    return plain.root_scalar(_as_float(jit(value)), args=args, method=method, **options)
-
-
-def minimize_scalar(
-    fun: Callable[..., PyTree],
-    bracket: Sequence[ArrayLike] | None = None,
-    bounds: Sequence[ArrayLike] | None = None,
-    args: PyTree = (),
-    method: str | None = None,
-    **options: object,
-) -> OptimizeResult | Solution:
-    """`scipy.optimize.minimize_scalar` with derivatives of the minimum and of where it lies.
-
-    Arguments:
-        fun: `fun(x, *args)` to a number, of NumPy operations; derivatives flow to `args` and to
-            what it closes over, and to `bounds` if the minimum lies on one.
-        bracket, bounds, method, options: as SciPy takes them.
-
-    Returns:
-        SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`.
-
-    Example:
-        >>> import fgrad
-        >>> where = fgrad.grad(lambda p: minimize_scalar(lambda x: (x * x - p) ** 2, (1.0, 2.0)).x)
-        >>> float(where(4.0).round(9))
-        0.25
-    """
-    if not inside(bracket, bounds, args):
-        return plain.minimize_scalar(
-            fun, bracket, bounds, arguments(args), method=method, **options
-        )
-    return _solvers.scalar_minimum(fun, bracket, bounds, args, method, options)
-
-
-def _as_float(function: Callable[..., PyTree]) -> Callable[..., float]:
-    return lambda x, *args: float(function(float(x), *args))
 
 
 __getattr__ = passed_on(__name__, plain)

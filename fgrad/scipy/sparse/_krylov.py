@@ -17,12 +17,14 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.progress import Progress, Told
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import Aval
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
 from fgrad.scipy._host import Untraced, floats, inside
+from fgrad.scipy._told import counting, steps_of
 from fgrad.scipy.sparse._operators import (
     HostForm,
     LinearOperator,
@@ -107,8 +109,19 @@ class System:
         return operator(self.name, a, self.size, self.of)
 
 
+def _counted(options: Mapping[str, PyTree], told: Told) -> Mapping[str, PyTree]:
+    """The options of a call that tells of its steps."""
+    if not told.progress:
+        return options
+    return {**options, "callback": counting(told, options.get("callback"))}
+
+
 def _by_scipy(
-    name: str, a: HostForm, before: Mapping[str, HostForm], options: Mapping[str, PyTree]
+    name: str,
+    a: HostForm,
+    before: Mapping[str, HostForm],
+    options: Mapping[str, PyTree],
+    told: Told,
 ) -> Callable[[Value, Value], PyTree]:
     """y, start -> SciPy's solution and its code."""
 
@@ -116,9 +129,10 @@ def _by_scipy(
         def call(
             values: PyTree, several: dict[str, PyTree], y: np.ndarray, start: np.ndarray
         ) -> tuple[np.ndarray, np.int64]:
-            with Untraced():
+            with Untraced(), told:
                 others = {k: before[k].made(v) for k, v in several.items()}
-                found = getattr(plain, name)(a.made(values), y, x0=start, **others, **options)
+                given = _counted(options, told)
+                found = getattr(plain, name)(a.made(values), y, x0=start, **others, **given)
             return found[0].astype(y.dtype), np.int64(found[1])
 
         like = Aval(y.shape, y.dtype), _INTEGER
@@ -129,7 +143,13 @@ def _by_scipy(
 
 
 def _solved(
-    name: str, a: Matrix, b: PyTree, x0: PyTree, before: dict[str, Matrix], options: PyTree
+    name: str,
+    a: Matrix,
+    b: PyTree,
+    x0: PyTree,
+    before: dict[str, Matrix],
+    options: PyTree,
+    told: Told,
 ) -> tuple[PyTree, Value]:
     system = System(name, a, b, x0)
     others = {k: system.operator(m) for k, m in before.items() if m is not None}
@@ -143,7 +163,7 @@ def _solved(
             forms = {k: host_form(op, system.dtype, both) for k, op in each.items()}
             start = system.guess * 0 if turned else system.guess
             given = {k: v for k, v in options.items() if not turned or k != "callback"}
-            return _by_scipy(name, forms.pop(""), forms, given)(y, start)
+            return _by_scipy(name, forms.pop(""), forms, given, told)(y, start)
 
         return solve
 
@@ -163,6 +183,8 @@ _TEXT = """x with A x = b for {kind}, as `scipy.sparse.linalg.{name}`, with deri
         b: the right-hand side, a vector; a pytree if `A` is a function.
         x0: where to start.
         options: everything else as SciPy takes it, preconditioners of the same kinds as `A`.
+        progress: whether to tell on stderr how many steps were made, or a function of that number
+            and None.
 
     Returns:
         The solution, and SciPy's code: 0 if the iterations converged.
@@ -179,10 +201,19 @@ _TEXT = """x with A x = b for {kind}, as `scipy.sparse.linalg.{name}`, with deri
 
 
 def _iteration(name: str, kind: str) -> Callable[..., PyTree]:
-    def function(A: Matrix, b: PyTree, x0: PyTree = None, **options: PyTree) -> PyTree:
+    def function(
+        A: Matrix,
+        b: PyTree,
+        x0: PyTree = None,
+        *,
+        progress: bool | Progress = False,
+        **options: PyTree,
+    ) -> PyTree:
         before = {k: options.get(k) for k in ("M", "M1", "M2")}
+        told = steps_of(progress, name)
         if not needs_rules(A, b, x0, *before.values()):
-            return getattr(plain, name)(A, b, x0, **options)
+            with told:
+                return getattr(plain, name)(A, b, x0, **_counted(options, told))
         rest = {k: v for k, v in options.items() if k not in before}
         for option in [k for k in _ALONE if rest.get(k) is not None]:
             raise refusal(
@@ -190,7 +221,7 @@ def _iteration(name: str, kind: str) -> Callable[..., PyTree]:
                 "SciPy changes the list, and results would depend on calls before.",
                 f"{name}(A, b, x0)    where the last solution is a good start",
             )
-        return _solved(name, A, b, x0, before, rest)
+        return _solved(name, A, b, x0, before, rest, told)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = _TEXT.format(name=name, kind=kind)

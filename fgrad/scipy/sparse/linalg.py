@@ -20,11 +20,13 @@ import fgrad.numpy as fnp
 from fgrad import lax
 from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.progress import Progress, Told
 from fgrad.errors import ArgumentError
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import user_line
 from fgrad.ops.complex import conj
 from fgrad.scipy._either import others, refusal
+from fgrad.scipy._told import counting, steps_of, told_loop
 from fgrad.scipy.sparse._direct import factorized as factorized
 from fgrad.scipy.sparse._direct import splu as splu
 from fgrad.scipy.sparse._direct import spsolve as spsolve
@@ -65,10 +67,11 @@ _RESTART = 20
 
 
 class _Limits(NamedTuple):
-    """When iterations end: the norm of the residual, and their number."""
+    """When iterations end, the norm of the residual and their number, and what tells of them."""
 
     tolerance: Value
     most: int
+    told: Told
 
 
 class _Settings(NamedTuple):
@@ -78,6 +81,7 @@ class _Settings(NamedTuple):
     atol: float
     maxiter: int | None
     restart: int
+    told: Told
 
 
 Iterations: TypeAlias = Callable[[Product, Product, Value, Value, _Limits, _Settings], PyTree]
@@ -96,7 +100,7 @@ def _solved(
     def solver(start: Value, precondition: Product) -> Callable[[Product, Value], PyTree]:
         def solve(product: Product, y: Value) -> PyTree:
             norm = _norm(y)
-            limits = _Limits(np.maximum(by.rtol * norm, by.atol).astype(norm.dtype), most)
+            limits = _Limits(np.maximum(by.rtol * norm, by.atol).astype(norm.dtype), most, by.told)
             first = np.where(norm > 0, start, start * 0)
             return how(product, precondition, y, first, limits, by)
 
@@ -131,7 +135,9 @@ def _repeated(
         return np.logical_and(open_, np.logical_not(broken))
 
     start = ((x, r, np.bool_(False), rest), np.int64(0))
-    (x, r, broken, _), count = lax.while_loop(going, lambda s: (step(*s[0]), s[1] + 1), start)
+    (x, r, broken, _), count = told_loop(
+        going, lambda s: (step(*s[0]), s[1] + 1), start, lambda s: s[1], limits.told
+    )
     left = _norm(r)
     failed = np.where(broken, -10, np.where(np.isnan(left), limits.most, count))
     x = np.where(np.isnan(left), left.astype(x.dtype), x)
@@ -253,6 +259,7 @@ def cg(
     maxiter: int | None = None,
     M: Matrix | None = None,
     callback: Callable[[Value], object] | None = None,
+    progress: bool | Progress = False,
 ) -> tuple[PyTree, Value]:
     """x with A x = b for a Hermitian positive definite A, and 0 if the iterations converged.
 
@@ -264,15 +271,22 @@ def cg(
         maxiter: the most iterations, 10 for each unknown if None.
         M: an approximate inverse of `A`, of the same kinds.
         callback: as in SciPy, of plain arrays alone.
+        progress: whether to tell on stderr how many steps were made, or a function of that number
+            and None.
 
     Example:
         >>> cg(lambda x: 4.0 * x, np.array([2.0, 8.0]))
         (array([0.5, 2. ]), np.int64(0))
     """
+    told = steps_of(progress, "cg")
     if not needs_rules(A, b, x0, M):
-        return plain.cg(A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback)
+        with told:
+            return plain.cg(
+                A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M,
+                callback=counting(told, callback),
+            )  # fmt: skip
     _refuse("cg", callback=callback)
-    return _solved("cg", A, b, x0, M, _Settings(rtol, atol, maxiter, 0), _conjugate_gradients)
+    return _solved("cg", A, b, x0, M, _Settings(rtol, atol, maxiter, 0, told), _conjugate_gradients)
 
 
 def bicgstab(
@@ -285,6 +299,7 @@ def bicgstab(
     maxiter: int | None = None,
     M: Matrix | None = None,
     callback: Callable[[Value], object] | None = None,
+    progress: bool | Progress = False,
 ) -> tuple[PyTree, Value]:
     """x with A x = b for any invertible A, and 0 if the iterations converged; see `cg`.
 
@@ -293,12 +308,15 @@ def bicgstab(
         >>> bool(np.allclose(x, [0.0, 1.0])), int(info)
         (True, 0)
     """
+    told = steps_of(progress, "bicgstab")
     if not needs_rules(A, b, x0, M):
-        return plain.bicgstab(
-            A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M, callback=callback
-        )
+        with told:
+            return plain.bicgstab(
+                A, b, x0, rtol=rtol, atol=atol, maxiter=maxiter, M=M,
+                callback=counting(told, callback),
+            )  # fmt: skip
     _refuse("bicgstab", callback=callback)
-    return _solved("bicgstab", A, b, x0, M, _Settings(rtol, atol, maxiter, 0), _stabilised)
+    return _solved("bicgstab", A, b, x0, M, _Settings(rtol, atol, maxiter, 0, told), _stabilised)
 
 
 def gmres(
@@ -313,6 +331,7 @@ def gmres(
     M: Matrix | None = None,
     callback: Callable[[Value], object] | None = None,
     callback_type: str | None = None,
+    progress: bool | Progress = False,
 ) -> tuple[PyTree, Value]:
     """x with A x = b for any invertible A, and 0 if the iterations converged; see `cg`.
 
@@ -325,15 +344,18 @@ def gmres(
         >>> bool(np.allclose(x, [0.0, 1.0])), int(info)
         (True, 0)
     """
+    told = steps_of(progress, "gmres")
     if not needs_rules(A, b, x0, M):
-        return plain.gmres(
-            A, b, x0, rtol=rtol, atol=atol, restart=restart, maxiter=maxiter, M=M,
-            callback=callback, callback_type=callback_type,
-        )  # fmt: skip
+        kind = "pr_norm" if progress and callback is None else callback_type
+        with told:
+            return plain.gmres(
+                A, b, x0, rtol=rtol, atol=atol, restart=restart, maxiter=maxiter, M=M,
+                callback=counting(told, callback), callback_type=kind,
+            )  # fmt: skip
     _refuse("gmres", callback=callback, callback_type=callback_type)
     dimensions = _RESTART if restart is None else int(restart)
     return _solved(
-        "gmres", A, b, x0, M, _Settings(rtol, atol, maxiter, dimensions), _minimal_residuals
+        "gmres", A, b, x0, M, _Settings(rtol, atol, maxiter, dimensions, told), _minimal_residuals
     )
 
 
