@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.cpu import small_stacks
 from fgrad.compile.cpu.lapack import (
     MESSAGES,
     PREFIX,
@@ -21,18 +22,15 @@ from fgrad.compile.cpu.lapack import (
     Native,
     build_step,
     checked,
-    cholesky,
     count_from_zero,
-    factor,
     flags,
     in_range,
-    lu_solve,
     noted,
     required,
     routine_address,
-    triangular_solve,
 )
 from fgrad.compile.kernel.machine import LAPACK_CYCLES, LAPACK_CYCLES_OVER_N3
+from fgrad.ir.aval import FLOAT64
 from fgrad.ops.complex import real_dtype
 
 # Where a routine returns the size of its workspace.
@@ -208,20 +206,32 @@ def _order(b: Body, pivots: str, order: str, m: int, k: int) -> None:
     b.end(loop, k)
 
 
-def cycles(name: str, n: int = 1, m: int = 1, k: int = 1, batch: int = 1, **_: object) -> float:
+def cycles(
+    name: str,
+    dtype: np.dtype = FLOAT64,
+    n: int = 1,
+    m: int = 1,
+    k: int = 1,
+    batch: int = 1,
+    **_: object,
+) -> float:
     """The cost of a stack of matrices, for splitting it among threads."""
     if name in ("noted", "flags", "pivots_order", "checked", "in_range", "required"):
         return 0.0
     size = max(n, m)
     each = LAPACK_CYCLES_OVER_N3.get(name, 0.5 * k / size) * size**3
-    return batch * (each + LAPACK_CYCLES)
+    together = name in IN_LANES and small_stacks.in_lanes(dtype, n, batch)
+    return batch * (each + LAPACK_CYCLES) / (small_stacks.SPEED_UP if together else 1)
 
 
+IN_LANES: dict[str, Callable[..., Native]] = {
+    "cholesky": small_stacks.cholesky,
+    "triangular_solve": small_stacks.triangular_solve,
+    "factor": small_stacks.factor,
+    "lu_solve": small_stacks.lu_solve,
+}
 LAPACK: dict[str, Callable[..., Native]] = {
-    "cholesky": cholesky,
-    "triangular_solve": triangular_solve,
-    "factor": factor,
-    "lu_solve": lu_solve,
+    **IN_LANES,
     "checked": checked,
     "in_range": in_range,
     "required": required,
