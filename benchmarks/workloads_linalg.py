@@ -99,14 +99,17 @@ def phases(lib: Library) -> Call:
 
 
 SMALL = "LAPACK takes one matrix of 16 x 16 after the other; the limit has 8 of them in a register"
+LANES = (
+    "8 matrices are transposed into lanes and back, and each step reads and writes them in a cache"
+)
 FOURIER = "NumPy's transforms add and multiply single numbers, without vectors"
 
 
-def stacked(share: float) -> Cost:
+def stacked(share: float, reason: str = LANES) -> Cost:
     """`share` n^3 operations for each matrix of the stack."""
     matrices, n, _ = STACK
     moved, flops = 8 * matrices * n * n, share * matrices * n**3
-    return Cost(moved, moved, flops=flops, reason=SMALL)
+    return Cost(moved, moved, flops=flops, reason=reason)
 
 
 def one(share: float, read: float = 0.0, reason: str = "") -> Cost:
@@ -122,7 +125,9 @@ VALUES = (
     Workload(
         "solve, 256 of 16x16, 16 columns", 1.0, solve(*STACK, columns=16), cost=stacked(2 / 3 + 2)
     ),
-    Workload("solve, 256 of 16x16, complex", 1.0, solve(*STACK, parts=True), cost=stacked(8 / 3)),
+    Workload(
+        "solve, 256 of 16x16, complex", 1.0, solve(*STACK, parts=True), cost=stacked(8 / 3, SMALL)
+    ),
     Workload("solve, 512x512", 1.0, solve(*ONE), cost=one(2 / 3)),
     Workload("inverse, 256 of 16x16", 1.0, function("inv", general, *STACK), cost=stacked(2)),
     Workload(
@@ -133,7 +138,11 @@ VALUES = (
     ),
     Workload("cholesky, 512x512", 1.0, function("cholesky", definite, *ONE), cost=one(1 / 3)),
     Workload(
-        "qr, 256 of 16x16", 1.0, function("qr", general, *STACK), exact=False, cost=stacked(8 / 3)
+        "qr, 256 of 16x16",
+        1.0,
+        function("qr", general, *STACK),
+        exact=False,
+        cost=stacked(8 / 3, SMALL),
     ),
     Workload("qr, 512x512", 1.0, function("qr", general, *ONE), exact=False, cost=one(8 / 3)),
     Workload(
@@ -141,7 +150,7 @@ VALUES = (
         1.0,
         function("eigh", definite, *STACK),
         exact=False,
-        cost=stacked(14 / 3),
+        cost=stacked(14 / 3, SMALL),
     ),
     Workload(
         "eigh, 512x512",
@@ -151,7 +160,11 @@ VALUES = (
         cost=one(14 / 3, read=1 / 6),
     ),
     Workload(
-        "svd, 256 of 16x16", 1.0, function("svd", general, *STACK), exact=False, cost=stacked(10)
+        "svd, 256 of 16x16",
+        1.0,
+        function("svd", general, *STACK),
+        exact=False,
+        cost=stacked(10, SMALL),
     ),
     Workload(
         "svd, 512x512",

@@ -3,7 +3,8 @@
     pulled      element e of the matrices of a block    ->  lanes of vector e of the work memory
     cholesky    l[i, j] = (a[i, j] - sum_k<j l[i, k] l[j, k]) / l[j, j], four rows at a time
     factor      a^T = p l u: each lane exchanges rows of its own, by gathers and scatters
-    lu_solve, triangular_solve   x[r] -= t[r, i] x[i] for all rows r after row i
+    lu_solve, triangular_solve
+                x[i] = (b[i] - sum_j t[i, j] x[j]) / t[i, i], four columns at a time
 
 A library takes one matrix after the other, whose vectors are short and whose calls cost more than
 the arithmetic.  Where a stack is small, or its matrices are not, the steps are those of
@@ -21,12 +22,14 @@ from fgrad.compile.cpu.lapack import Native, failure
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
-from fgrad.compile.llvm.text import element_type
+from fgrad.compile.llvm.text import constant, element_type
 from fgrad.compile.tasks.routines import MESSAGES, SINGULAR
 
 LARGEST = 32  # rows of a matrix: what all lanes hold fits into the nearer caches
 SPEED_UP = 4  # of LAPACK's time
-ROWS = 4  # of a triangle that are computed together
+ROWS = 4  # of a triangle, or columns of a solution, that are computed together
+# Divisors below the first number are multiplied by the second, by dtype.
+DIVISORS = {"d": (2.0**-900, 2.0**200), "f": (2.0**-100, 2.0**60)}
 INT32 = np.dtype(np.int32)
 
 
@@ -41,6 +44,7 @@ class _Block(Routine):
 
     def __init__(self, dtype: np.dtype) -> None:
         super().__init__()
+        self.dtype = dtype
         self.lanes, self.size = VECTOR_BYTES // dtype.itemsize, dtype.itemsize
         self.part = element_type(dtype)
         self.kind = self.vector(self.part)
@@ -154,13 +158,39 @@ class _Block(Routine):
         """c - a b."""
         return self.real("fma", self.emit(f"fneg {self.kind} {a}"), b, c)
 
-    def divide(self, a: str, b: str) -> str:
-        """a / b."""
-        return self.op("fdiv", self.kind, a, b)
+    def same(self, number: float) -> str:
+        """A number in all lanes."""
+        return constant(number, self.dtype, self.lanes)
 
-    def one(self) -> str:
-        """1 in all lanes."""
-        return f"splat ({self.part} 1.0)"
+    def divisor(self, d: str) -> Callable[[str], str]:
+        """x -> x / d, as (x (1 / (d s))) s: a power of two s keeps 1 / d from being infinite where
+        d is subnormal.  A product takes a sixteenth of the time of a quotient."""
+        limit, scale = DIVISORS[self.dtype.char]
+        tiny = self.emit(f"fcmp olt {self.kind} {self.real('fabs', d)}, {self.same(limit)}")
+        s = self.select(tiny, self.kind, self.same(scale), self.same(1.0), self.mask)
+        inverse = self.op("fdiv", self.kind, self.same(1.0), self.op("fmul", self.kind, d, s))
+        return lambda x: self.op("fmul", self.kind, self.op("fmul", self.kind, x, inverse), s)
+
+    def some(self, first: str, count: int) -> list[str]:
+        """The numbers of some rows or columns that are computed together; the last one stands for
+        those behind it."""
+        following = [self.op("add nsw", "i64", first, q) for q in range(min(ROWS, count))]
+        exists = [self.compare("slt", "i64", r, count) for r in following]
+        pairs = zip(exists, following, strict=True)
+        return [self.select(e, "i64", r, count - 1) for e, r in pairs]
+
+    def without(
+        self, work: str, places: Sequence[str], ends: tuple[str | int, str | int],
+        terms: Callable[[str], tuple[str, list[str]]],
+    ) -> list[str]:  # fmt: skip
+        """What is left of the elements at some places without a sum of products of one number and
+        one of their own, which `terms` gives for each index."""
+        sums = [self.variable(self.kind, self.element(work, place)) for place in places]
+        with self.count(*ends) as k:
+            one, own = terms(k)
+            for total, x in zip(sums, own, strict=True):
+                self.put(total, self.less(self.get(total), one, x))
+        return [self.get(total) for total in sums]
 
     def fails_where(self, condition: str) -> None:
         """Note the lanes of which something is true."""
@@ -253,29 +283,25 @@ def cholesky(dtype: np.dtype, n: int, batch: int) -> Native:
 def _column(code: _Block, w: str, n: int, j: str) -> None:
     """Column j of a factor, of those before it."""
     with code.count(j, n, ROWS) as i:
-        rows = [code.op("add nsw", "i64", i, q) for q in range(ROWS)]
-        rows = [code.select(code.compare("slt", "i64", r, n), "i64", r, n - 1) for r in rows]
-        starts = [code.op("mul nsw", "i64", r, n) for r in rows]
+        starts = [code.op("mul nsw", "i64", r, n) for r in code.some(i, n)]
         places = [code.op("add nsw", "i64", s, j) for s in starts]
-        sums = [code.variable(code.kind, "zeroinitializer") for _ in rows]
-        for s, place in zip(sums, places, strict=True):
-            code.put(s, code.element(w, place))
-        with code.count(0, j) as k:
-            y = code.element(w, code.place(j, n, k))
-            for s, start in zip(sums, starts, strict=True):
-                x = code.element(w, code.op("add nsw", "i64", start, k))
-                code.put(s, code.less(code.get(s), x, y))
-        for s, place in zip(sums, places, strict=True):
-            code.put_element(w, place, code.get(s))
+
+        def terms(k: str) -> tuple[str, list[str]]:
+            rows = [code.op("add nsw", "i64", s, k) for s in starts]
+            return code.element(w, code.place(j, n, k)), [code.element(w, r) for r in rows]
+
+        sums = code.without(w, places, ("0", j), terms)
+        for place, total in zip(places, sums, strict=True):
+            code.put_element(w, place, total)
     diagonal = code.place(j, n, j)
     square = code.element(w, diagonal)
     code.fails_where(code.emit(f"fcmp ule {code.kind} {square}, zeroinitializer"))
     root = code.real("sqrt", square)
     code.put_element(w, diagonal, root)
-    inverse = code.divide(code.one(), root)
+    divided = code.divisor(root)
     with code.count(code.op("add nsw", "i64", j, 1), n) as i:
         place = code.place(i, n, j)
-        code.put_element(w, place, code.op("fmul", code.kind, code.element(w, place), inverse))
+        code.put_element(w, place, divided(code.element(w, place)))
 
 
 def factor(dtype: np.dtype, n: int, batch: int) -> Native:
@@ -297,14 +323,14 @@ def factor(dtype: np.dtype, n: int, batch: int) -> Native:
 def _eliminate(code: _Block, w: str, pivots: str, n: int, k: str) -> None:
     """Step k of the elimination; element (i, j) of a^T is number j n + i."""
     numbers, after = code.vector("i32"), code.op("add nsw", "i64", k, 1)
-    start, narrow = code.op("mul nsw", "i64", k, n), code.emit(f"trunc i64 {k} to i32")
+    start = code.op("mul nsw", "i64", k, n)
     diagonal = code.op("add nsw", "i64", start, k)
     best = code.variable(code.kind, code.real("fabs", code.element(w, diagonal)))
-    row = code.variable(numbers, code.splat(narrow, "i32", code.lanes))
+    row = code.variable(numbers, _number(code, k))
     with code.count(after, n) as i:
         size = code.real("fabs", code.element(w, code.op("add nsw", "i64", start, i)))
         larger = code.emit(f"fcmp ogt {code.kind} {size}, {code.get(best)}")
-        mine = code.splat(code.emit(f"trunc i64 {i} to i32"), "i32", code.lanes)
+        mine = _number(code, i)
         code.put(best, code.select(larger, code.kind, size, code.get(best), code.mask))
         code.put(row, code.select(larger, numbers, mine, code.get(row), code.mask))
     code.put_element(pivots, k, code.get(row), numbers)
@@ -313,10 +339,10 @@ def _eliminate(code: _Block, w: str, pivots: str, n: int, k: str) -> None:
         code.exchange(w, code.op("add nsw", "i64", first, k), code.get(row), 1, first)
     pivot = code.element(w, diagonal)
     is_zero = code.emit(f"fcmp oeq {code.kind} {pivot}, zeroinitializer")
-    pivot = code.select(is_zero, code.kind, code.one(), pivot, code.mask)
+    divided = code.divisor(code.select(is_zero, code.kind, code.same(1.0), pivot, code.mask))
     with code.count(after, n) as i:
         place = code.op("add nsw", "i64", start, i)
-        code.put_element(w, place, code.divide(code.element(w, place), pivot))
+        code.put_element(w, place, divided(code.element(w, place)))
     with code.count(after, n) as j:
         first = code.op("mul nsw", "i64", j, n)
         u = code.element(w, code.op("add nsw", "i64", first, k))
@@ -324,6 +350,11 @@ def _eliminate(code: _Block, w: str, pivots: str, n: int, k: str) -> None:
             place = code.op("add nsw", "i64", first, i)
             factor_i = code.element(w, code.op("add nsw", "i64", start, i))
             code.put_element(w, place, code.less(code.element(w, place), factor_i, u))
+
+
+def _number(code: _Block, i: str) -> str:
+    """The number of a row in all lanes."""
+    return code.splat(code.emit(f"trunc i64 {i} to i32"), "i32", code.lanes)
 
 
 def triangular_solve(
@@ -394,19 +425,21 @@ def _exchange_rows(code: _Block, x: str, pivots: str, n: int, k: int, down: bool
 def _substitute(
     code: _Block, a: str, x: str, n: int, k: int, lower: bool, trans: bool, unit: bool
 ) -> None:
-    """x := op(t)^-1 x for a triangle t of a: row by row, each taken from those after it."""
+    """x := op(t)^-1 x for a triangle t of a: row by row, some columns at a time."""
     forward = lower is not trans
     with code.count(0, n) as at:
         i = at if forward else code.op("sub nsw", "i64", n - 1, at)
-        if not unit:
-            diagonal = code.element(a, code.op("mul nsw", "i64", i, n + 1))
-            with code.count(0, k) as c:
-                place = code.place(i, k, c)
-                code.put_element(x, place, code.divide(code.element(x, place), diagonal))
-        ends = (code.op("add nsw", "i64", i, 1), n) if forward else (0, i)
-        with code.count(*ends) as r:
-            t = code.element(a, code.place(i, n, r) if trans else code.place(r, n, i))
-            with code.count(0, k) as c:
-                place = code.place(r, k, c)
-                known = code.element(x, code.place(i, k, c))
-                code.put_element(x, place, code.less(code.element(x, place), t, known))
+        before = (0, i) if forward else (code.op("add nsw", "i64", i, 1), n)
+        diagonal = code.element(a, code.op("mul nsw", "i64", i, n + 1))
+        divided = (lambda total: total) if unit else code.divisor(diagonal)
+        with code.count(0, k, ROWS) as c:
+            columns = code.some(c, k)
+            places = [code.place(i, k, column) for column in columns]
+
+            def terms(j: str) -> tuple[str, list[str]]:
+                t = code.element(a, code.place(j, n, i) if trans else code.place(i, n, j))
+                return t, [code.element(x, code.place(j, k, column)) for column in columns]
+
+            sums = code.without(x, places, before, terms)
+            for place, total in zip(places, sums, strict=True):
+                code.put_element(x, place, divided(total))
