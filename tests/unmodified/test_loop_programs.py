@@ -22,6 +22,12 @@ def test_random_programs_about_names(part: int) -> None:
     assert counts.equal["jit"] >= COUNT // 4  # most are no refusals
 
 
+@pytest.mark.parametrize(("seed", "number", "mode"), [(2811, 5070, "jit_grad")])
+def test_programs_that_were_wrong_once(seed: int, number: int, mode: str) -> None:
+    counts = check_many(seed, [number], [mode])
+    assert counts.equal[mode] == 1
+
+
 def test_numbers_name_programs() -> None:
     first, second = program(3, 5), program(3, 5)
     assert first.statements == second.statements

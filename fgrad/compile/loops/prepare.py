@@ -186,7 +186,8 @@ def _pruned_branches(eqn: Eqn, live: Collection[Var]) -> Eqn:
     ]
     if len(outs) == len(eqn.outputs) and len(ins) == len(eqn.inputs) - 1:
         return eqn
-    small = tuple([b.replace(inputs=tuple([b.inputs[j] for j in ins])) for b in branches])
+    # Their loops may still name operands that no step reads, which are gone now.
+    small = tuple([prepared(b.replace(inputs=tuple([b.inputs[j] for j in ins]))) for b in branches])
     return eqn._replace(
         inputs=(eqn.inputs[0], *[eqn.inputs[1 + j] for j in ins]),
         params=Params({**eqn.params, "branches": small}),
