@@ -4,7 +4,7 @@ hold       own references to the arguments, if the GIL may be released before th
 record     make the results
 arena      memory for temporaries, constants, results known beforehand
 work       call the kernel or the host program
-write      what was computed over arguments that are written
+write      what was computed over arguments that are written, once it is known that nothing went wrong
 let_go     give up what was held
 finish     raise what went wrong; bools; containers
 """
@@ -17,6 +17,7 @@ from fgrad.compile.llvm.abi import Layout
 from fgrad.compile.llvm.blocks import each_loop, member, put, word
 
 HOT = 16  # calls after which result arrays are kept for use again
+ASKED, REFUSED = 1, 2  # what `after` has said before arguments are written
 STACK_ARENA = 8192  # bytes of temporaries taken from the stack
 
 DECLARATIONS = {
@@ -61,6 +62,8 @@ def _start() -> str:
         + """  %outs = alloca ptr, i64 %count, align 8
   %drops = alloca ptr, i64 %count, align 8
   %own_arena = alloca ptr, align 8
+  %asked_before = alloca i64, align 8
+  store i64 0, ptr %asked_before, align 8
   store ptr null, ptr %own_arena, align 8
   %cold = icmp eq i64 %recycling, 0
   br i1 %cold, label %start, label %warm
@@ -264,7 +267,19 @@ arena_given:
         + word("writes", "node", NODE["writes"])
         + """  %writing = icmp ne i64 %writes, 0
   %writing_now = and i1 %writing, %is_on
-  br i1 %writing_now, label %write, label %let_go
+  br i1 %writing_now, label %may_write, label %let_go
+may_write:
+"""
+        + word("first", "node", NODE["after"], "ptr")
+        + f"""  %trusted = icmp eq ptr %first, null
+  br i1 %trusted, label %write, label %ask_first
+ask_first:
+  %answer = call ptr (ptr, ...) @PyObject_CallFunctionObjArgs(ptr %first, ptr null)
+  %wrong = icmp eq ptr %answer, null
+  call void @Py_DecRef(ptr %answer)
+  %outcome = select i1 %wrong, i64 {REFUSED}, i64 {ASKED}
+  store i64 %outcome, ptr %asked_before, align 8
+  br i1 %wrong, label %let_go, label %write
 """
         + each_loop("write", "%count", copy, "let_go")
     )
@@ -310,7 +325,14 @@ let_go_old:
 
 def _finish() -> str:
     return (
-        "check:\n"
+        f"""check:
+  %known = load i64, ptr %asked_before, align 8
+  switch i64 %known, label %check_now [
+    i64 {ASKED}, label %finish
+    i64 {REFUSED}, label %fail_after
+  ]
+check_now:
+"""
         + word("after", "node", NODE["after"], "ptr")
         + """  br i1 %is_on, label %noted, label %stop
 noted:

@@ -150,10 +150,10 @@ class Signature:
         self.references: list[object] = [work.keep, work.after, pool]
         reader = _Reader(parameters, work.inputs, self.references, work.numbers)
         reader.apart(results.writes)
-        shares = work.after is not None or bool(parameters.watches.arrays())
-        if results.writes and shares:
-            raise NotNative  # what may fail, or read what is written, must not have written yet
-        donors = {k: i for k, i in work.lends if i in reader.arrays}
+        if results.writes and parameters.watches.arrays():
+            raise NotNative  # what reads what is written must not have written yet
+        lends = [] if results.writes and work.after is not None else work.lends  # it may fail
+        donors = {k: i for k, i in lends if i in reader.arrays}
         kept = self.references
         writer = _Writer(results, work.outputs, reader, kept, id(pool), donors, work.slots)
         names = list(parameters.kwargs)
