@@ -4,7 +4,7 @@ hold       own references to the arguments, if the GIL may be released before th
 record     make the results
 arena      memory for temporaries, constants, results known beforehand
 work       call the kernel or the host program
-write      what was computed over arguments that are written, once it is known that nothing went wrong
+write      what was computed over arguments that are written, if nothing went wrong
 let_go     give up what was held
 finish     raise what went wrong; bools; containers
 """
