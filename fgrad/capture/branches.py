@@ -25,6 +25,7 @@ from fgrad.capture.values import (
     UNDEFINED,
     Parts,
     aval_of_value,
+    common_type,
     exactly,
     has_memory,
     is_number,
@@ -61,7 +62,6 @@ else:
     equations = lazy_module("fgrad.transforms.control.equations")
 
 MOST_ATTEMPTS = 60
-_EXACT = {INT64, np.dtype(np.float64)}  # NumPy's numbers of these calculate alike
 NEVER = object()  # in place of a value after a branch that has no end
 Block = Callable[[], object]
 
@@ -462,25 +462,10 @@ def _from(a: Parts, b: Parts | None, name: str) -> _Outcome:
         if is_number(leaf) != is_number(other):
             raise not_recorded(f"{name} is {leaf!r} in one branch, and {other!r} in the other")
         if is_number(leaf):
-            avals.append(_common(aval_of_value(leaf), aval_of_value(other), name))
+            avals.append(common_type(aval_of_value(leaf), aval_of_value(other), name))
         elif leaf is not other and leaf != other:
             raise not_recorded(f"{name} is {leaf!r} in one branch, and {other!r} in the other")
     return _Outcome(False, False, avals, a)
-
-
-def _common(a: Aval, b: Aval, name: str) -> Aval:
-    if a.shape != b.shape:
-        raise not_recorded(f"{name} has shape {a.shape} in one branch, and {b.shape} in the other")
-    if not a.weak and not b.weak and a.dtype != b.dtype and {a.dtype, b.dtype} != _EXACT:
-        raise not_recorded(f"{name} is {a.dtype} in one branch, and {b.dtype} in the other")
-    if a.weak == b.weak:
-        return Aval(a.shape, np.result_type(a.dtype, b.dtype), a.weak)
-    weak, strong = (a, b) if a.weak else (b, a)
-    fits = "biufc".index(weak.dtype.kind.replace("V", "f")) <= "biufc".index(
-        strong.dtype.kind.replace("V", "f")
-    )
-    dtype = strong.dtype if fits else np.result_type(a.dtype, b.dtype)
-    return Aval(a.shape, dtype, False)
 
 
 def _outside(x: Tracer, inner: Body) -> _Old | None:

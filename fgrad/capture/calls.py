@@ -24,7 +24,13 @@ from fgrad.capture.elements import made
 from fgrad.capture.identity import id_
 from fgrad.capture.listed import LISTED
 from fgrad.capture.rounding import round_
-from fgrad.capture.values import PYTHON_NUMBERS, is_unknown, is_weak
+from fgrad.capture.values import (
+    PYTHON_NUMBERS,
+    aval_of_value,
+    common_type,
+    is_unknown,
+    is_weak,
+)
 from fgrad.errors import ArgumentError, UnsupportedNumpyError
 from fgrad.numpy.masked import UnknownSize
 from fgrad.numpy.promote import result_type, user_line, weakened
@@ -90,11 +96,11 @@ def _number(kind: type, dtype: np.dtype, args: tuple[Any, ...]) -> Any:
         return kind(x)
     if x.size != 1:
         raise TypeError("only length-1 arrays can be converted to Python scalars")
-    if x.dtype.kind == "c" and kind is not builtins.complex:
+    if x.dtype.kind == "c" and kind not in (builtins.complex, builtins.bool):
         raise TypeError(f"{kind.__name__}() argument must be a string or a real number")
     x = x.reshape(()) if x.shape else x
     if dtype.kind == "b":
-        return x != 0 if x.dtype.kind != "b" else x
+        return weakened(x != 0 if x.dtype.kind != "b" else x.twin())
     return weakened(x.astype(dtype).twin())
 
 
@@ -130,7 +136,8 @@ def _largest(plain: Function, ufunc: Function) -> Function:
         found, best = items[0], keys[0]
         for x, k in zip(items[1:], keys[1:], strict=True):
             is_better = ufunc(k, best)
-            found, best = _chosen(is_better, x, found), _chosen(is_better, k, best)
+            found = _chosen(is_better, x, found, f"the result of {plain.__name__}()")
+            best = found if key is None else _chosen(is_better, k, best, "the largest key")
         return found
 
     return of
@@ -149,8 +156,10 @@ def sorted_(items: Any, /, *, key: Any = None, reverse: Any = False) -> Any:
     return made([weakened(x) if weak else x for x in ordered])
 
 
-def _chosen(test: Any, a: Any, b: Any) -> Any:
+def _chosen(test: Any, a: Any, b: Any, name: str) -> Any:
     """`a if test else b` of numbers: a number, where `np.where` gives an array of rank 0."""
+    if not (np.shape(a) or np.shape(b)):
+        common_type(aval_of_value(a), aval_of_value(b), name)
     out = np.where(test, a, b)[()]
     return weakened(out) if is_weak(a) and is_weak(b) else out
 
@@ -180,7 +189,7 @@ def _truths(items: Any, plain: Function, ufunc: Function) -> object:
             return plain(items)
     elif not is_unknown(items):
         return plain(items)
-    return functools.reduce(ufunc, [bool_(x) for x in items])
+    return weakened(functools.reduce(ufunc, [bool_(x) for x in items]))
 
 
 def isinstance_(x: Any, kinds: Any) -> bool:
@@ -309,7 +318,7 @@ def _sign_free(plain: Function, ufunc: Function) -> Function:
     """Tests of `math`, whose result is a truth value."""
 
     def of(x: Any) -> Any:
-        return ufunc(x) if isinstance(x, Tracer) else plain(x)
+        return weakened(ufunc(x)) if isinstance(x, Tracer) else plain(x)
 
     return of
 
@@ -340,7 +349,7 @@ def _isclose(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> Any
     a, b = _as_float(a), _as_float(b)
     largest = np.maximum(np.abs(a), np.abs(b))
     room = np.maximum(rel_tol * largest, abs_tol)
-    return (a == b) | ((np.abs(a - b) <= room) & np.isfinite(largest))
+    return weakened((a == b) | ((np.abs(a - b) <= room) & np.isfinite(largest)))
 
 
 _BAD = {"pow": (-1.0, 0.5), "fmod": (1.0, 0.0)}

@@ -12,6 +12,7 @@ from fgrad.capture.branches import if_
 from fgrad.capture.identity import is_, is_not
 from fgrad.capture.state import Cells
 from fgrad.capture.values import is_unknown, scalar_truth
+from fgrad.numpy.promote import weakened
 from fgrad.trace import Tracer
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
@@ -59,7 +60,7 @@ def _from_unknown(x: object, rest: tuple[Thunk, ...], going_on: bool) -> object:
 
 def not_(x: Any) -> Any:
     """`not x`."""
-    return np.logical_not(scalar_truth(x)) if is_unknown(x) else not x
+    return weakened(np.logical_not(scalar_truth(x))) if is_unknown(x) else not x
 
 
 def either(test: object, one: Thunk, two: Thunk) -> object:

@@ -38,6 +38,12 @@ def operator_call(name: str, *args: ast.expr) -> ast.Call:
     return ast.Call(ast.Attribute(load(CAPTURE), name, ast.Load()), list(args), [])
 
 
+def _is_operator(called: ast.expr) -> bool:
+    """Whether what is called is an operator of `capture_`."""
+    owner = called.value if isinstance(called, ast.Attribute) else None
+    return isinstance(owner, ast.Name) and owner.id == CAPTURE
+
+
 def later(body: ast.expr) -> ast.Lambda:
     """`lambda: body`."""
     return ast.Lambda(no_arguments(), body)
@@ -60,6 +66,8 @@ class Expressions(ast.NodeTransformer):
     # Calls.
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if _is_operator(node.func):
+            return self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in LEFT_ALONE:
             if node.func.id in FRAME_READERS:
                 raise Unconvertible(f"it calls {node.func.id}()")

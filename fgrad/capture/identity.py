@@ -30,8 +30,10 @@ def is_(a: object, b: object) -> bool:
     if a is b:
         return True
     for x, y in ((a, b), (b, a)):
-        if isinstance(y, bool) and isinstance(x, Tracer) and is_unknown(x) and x.dtype == bool:
-            raise _final("`is True` or `is False` of a traced value; write `x` or `not x`")
+        if isinstance(y, bool) and isinstance(x, Tracer) and x.dtype == bool and not x.shape:
+            if is_unknown(x):
+                raise _final("`is True` or `is False` of a traced value; write `x` or `not x`")
+            return x.weak and bool(x) is y
     if may_be_one(a, b):
         raise _final("`is` of two names that a branch or a loop may have given to one object")
     told_apart(a, b)

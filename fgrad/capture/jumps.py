@@ -62,8 +62,7 @@ def contains(statements: Sequence[ast.stmt], kinds: JumpTypes, in_loops: bool = 
 
 def _blocks(s: ast.stmt) -> list[Block]:
     found = [getattr(s, field, None) or [] for field in ("body", "orelse", "finalbody")]
-    found += [handler.body for handler in getattr(s, "handlers", [])]
-    return found + [case.body for case in getattr(s, "cases", [])]
+    return found + [handler.body for handler in getattr(s, "handlers", [])]
 
 
 def surely_left(statements: Sequence[ast.stmt], kinds: JumpTypes) -> bool:

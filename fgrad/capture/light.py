@@ -17,6 +17,7 @@ import numpy as np
 from fgrad.capture.buffers import VALUE, Buffers
 from fgrad.capture.calls import OF_LISTS, TABLE
 from fgrad.capture.expressions import CAPTURE, FRAME_READERS, LEFT_ALONE, load, operator_call
+from fgrad.capture.matching import Matches, asks_for_types
 from fgrad.capture.names import elements_written, own_nodes
 from fgrad.capture.rewrite import renamed
 from fgrad.capture.source import Unconvertible, code_of, copied, function_of, node_of, placed
@@ -42,6 +43,9 @@ def light_code(fun: FunctionType, operator: str = "light") -> CodeType | None:
         raise Unconvertible("it reads its own frame")
     calls = _Calls(fun, node.body, operator)
     calls.generic_visit(node)
+    if asks_for_types(node.body):
+        node.body = Matches().body(node.body)
+        calls.count += 1
     if not calls.count:
         return None
     made = code_of(node, fun.__code__, CAPTURE)
@@ -112,6 +116,18 @@ class _Calls(ast.NodeTransformer):
             return node
         self.count += 1
         return _operator("class_", node.value)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        """`p is True`: a traced truth value is an object of its own."""
+        self.generic_visit(node)
+        sides = (node.left, *node.comparators)
+        if len(sides) != 2 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            return node
+        if not any([isinstance(s, ast.Constant) and type(s.value) is bool for s in sides]):
+            return node
+        self.count += 1
+        name = "is_" if isinstance(node.ops[0], ast.Is) else "is_not"
+        return placed(operator_call(name, *sides), node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -8,11 +8,13 @@ from fgrad.capture.calls import class_of, own, ready
 from fgrad.capture.comprehensions import over
 from fgrad.capture.convert import OPERATORS, called, captured, filled, light
 from fgrad.capture.loops import for_, while_
+from fgrad.capture.patterns import pattern
 from fgrad.tracing.texts import shown
 
 OPERATORS.called, OPERATORS.light, OPERATORS.filled, OPERATORS.own = called, light, filled, own
 OPERATORS.for_, OPERATORS.while_, OPERATORS.if_ = for_, while_, if_
 OPERATORS.class_, OPERATORS.over = class_of, over
+OPERATORS.pattern = pattern
 OPERATORS.slice, OPERATORS.shown, OPERATORS.ready = slice, shown, ready
 for _name in ("both", "any_of", "not_", "either", "chained"):
     setattr(OPERATORS, _name, getattr(conditions, _name))

@@ -19,6 +19,7 @@ from types import CodeType, FunctionType
 from fgrad.capture import jumps
 from fgrad.capture.expressions import CAPTURE, ITEM, Expressions, later, load, operator_call
 from fgrad.capture.jumps import Block, at
+from fgrad.capture.matching import Matches
 from fgrad.capture.names import (
     FUNCTIONS,
     MADE,
@@ -94,6 +95,7 @@ class _Function:
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """The definition with another body."""
+        node.body = Matches().body(node.body)
         nodes = list(own_nodes(node.body))
         if any([isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in nodes]):
             raise Unconvertible("it is a generator or a coroutine")
@@ -140,7 +142,7 @@ class _Function:
             return self.loop(s, after)
         if isinstance(s, (ast.With, ast.Try)):
             return self.guarded(s, after)
-        if type(s).__name__ in ("Match", "TryStar"):
+        if type(s).__name__ == "TryStar":
             return [s], NONE
         effects: Block = []
         bound = sorted(stored(s) & self.globals) if self.globals else []

@@ -29,6 +29,7 @@ from fgrad.capture.values import (
     UNDEFINED,
     Parts,
     aval_of_value,
+    calculate_alike,
     converted,
     has_memory,
     is_container,
@@ -439,12 +440,12 @@ def _wider(old: object, a: Aval, b: Aval) -> Aval | None:
     """The type in which a number that changes its type can be carried exactly; or None."""
     if not a.weak:
         return None
-    dtype = b.dtype if a.weak and not b.weak else np.result_type(a.dtype, b.dtype)
-    if b.weak and not a.weak:
-        dtype = a.dtype if np.can_cast(b.dtype, a.dtype, "same_kind") else None
-    if dtype is None or ("biufc".index(dtype.kind) < "biufc".index(a.dtype.kind)):
+    if not b.weak and not calculate_alike(a, b):
         return None
-    wider = Aval((), dtype, a.weak and b.weak)
+    dtype = np.result_type(a.dtype, b.dtype) if b.weak else b.dtype
+    if "biufc".index(dtype.kind) < "biufc".index(a.dtype.kind):
+        return None
+    wider = Aval((), dtype, b.weak)
     if is_unknown(old) or isinstance(old, Tracer) or a.dtype == dtype:
         return wider
     return wider if np.asarray(old).astype(dtype)[()] == old else None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.ir.aval import NO_AXES, Aval, aval_of, is_numeric, varying
+from fgrad.ir.aval import INT64, NO_AXES, Aval, aval_of, is_numeric, varying
 from fgrad.numpy.inplace import adopt_array
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import BROADCAST, convert, reshape, strong
@@ -19,6 +19,7 @@ from fgrad.trace import Builder, Tracer, Value, concrete, innermost
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.checks import checks
 
+_EXACT = {INT64, np.dtype(np.float64)}  # NumPy's numbers of these calculate alike
 PYTHON_NUMBERS = (bool, int, float, complex)
 
 
@@ -69,7 +70,42 @@ def truth_value(x: object) -> Any:
 
 def is_weak(x: object) -> bool:
     """Whether a value is one of Python's numbers, whose dtype yields to others."""
-    return x.weak if isinstance(x, Tracer) else type(x) in (int, float, complex)
+    return x.weak if isinstance(x, Tracer) else type(x) in PYTHON_NUMBERS
+
+
+def calculate_alike(weak: Aval, strong: Aval) -> bool:
+    """Whether one of Python's numbers and one of NumPy's may be one variable: not where NumPy's are
+    shorter integers, which wrap, or truth values, which add up to one."""
+    if strong.dtype.kind == "b":
+        return weak.dtype.kind == "b"
+    return strong.dtype.kind not in "iu" or strong.dtype == INT64
+
+
+def common_type(a: Aval, b: Aval, name: str) -> Aval:
+    """The type of what has one of two types where the program runs.
+
+    Raises:
+        CaptureError: the two calculate differently, or have two shapes.
+    """
+    if a.shape != b.shape:
+        raise not_recorded(f"{name} has shape {a.shape} in one branch, and {b.shape} in the other")
+    if not a.weak and not b.weak and a.dtype != b.dtype and {a.dtype, b.dtype} != _EXACT:
+        raise not_recorded(f"{name} is {a.dtype} in one branch, and {b.dtype} in the other")
+    if a.weak == b.weak:
+        return Aval(a.shape, np.result_type(a.dtype, b.dtype), a.weak)
+    weak, strong = (a, b) if a.weak else (b, a)
+    if not calculate_alike(weak, strong):
+        raise not_recorded(f"{name} is Python's {_python_kind(weak)} in one branch, and NumPy's "
+                           f"{strong.dtype} in the other")  # fmt: skip
+    fits = "biufc".index(weak.dtype.kind.replace("V", "f")) <= "biufc".index(
+        strong.dtype.kind.replace("V", "f")
+    )
+    dtype = strong.dtype if fits else np.result_type(a.dtype, b.dtype)
+    return Aval(a.shape, dtype, False)
+
+
+def _python_kind(weak: Aval) -> str:
+    return type(weak.dtype.type(0).item()).__name__
 
 
 def aval_of_value(x: Any) -> Aval:
@@ -116,9 +152,12 @@ def exactly(x: Any, dtype: np.dtype) -> Any:
     """A known number in another dtype.
 
     Raises:
-        CaptureError: an integer is rounded, or wraps.
+        CaptureError: an integer is rounded, or wraps; a float is too large.
     """
-    out = x.astype(dtype)
+    with np.errstate(over="ignore"):
+        out = x.astype(dtype)
+    if x.dtype.kind in "fc" and np.isfinite(x) and not np.isfinite(out):
+        raise not_recorded(f"a number, {x}, has no {dtype}, which is its variable's type")
     if x.dtype.kind in "iu" and dtype.kind in "iufc" and int(out.real) != int(x):
         raise not_recorded(f"an integer, {x}, has no {dtype}, which is its variable's type")
     return out

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError, InPlaceError, TracedIndexError
+from fgrad.errors import ArgumentError, DtypeError, InPlaceError, TracedIndexError
 from fgrad.numpy import arrange
 from fgrad.numpy.at_indexing import IndexedElements
 from fgrad.numpy.compositions import to_bool
@@ -56,8 +56,8 @@ from fgrad.numpy.views import (
     viewing_one_operand,
 )
 from fgrad.ops import complex as cx
+from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
-from fgrad.ops.elementwise import convert_p
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import Builder, Tracer, Value, concrete, innermost
 from fgrad.tracing.assign import View, keep_memory, layout_of, link, memory_of, point_at
@@ -127,7 +127,7 @@ def adopt_array(builder: Builder, array: np.ndarray, is_new: bool = False) -> Tr
     """A plain array as a value of a trace; one number repeated stays small in programs.  A copy,
     unless it `is_new`: nobody else has it."""
     if is_new and builder.plain and builder.saves and builder.eager and array.shape:
-        out = adopt_known(builder, convert_p, array)
+        out = adopt_known(builder, ew.convert_p, array)
         if not array.flags.c_contiguous:
             mark(out, False)
         return out
@@ -135,7 +135,7 @@ def adopt_array(builder: Builder, array: np.ndarray, is_new: bool = False) -> Tr
         params = {"shape": array.shape, "dims": ()}
         out = builder.record(BROADCAST, (array.dtype.type(array.flat[0]),), params)
     else:
-        out = builder.record(convert_p, (array,), {"dtype": array.dtype})
+        out = builder.record(ew.convert_p, (array,), {"dtype": array.dtype})
     mark(out, array.flags.c_contiguous)
     keep_memory(out)
     return out
@@ -227,9 +227,12 @@ _REPEATABLE = {np.add: "add", np.subtract: "add", np.multiply: "mul", np.maximum
                np.minimum: "min"}  # fmt: skip
 
 
-def _fits(values: ArrayLike, x: Tracer) -> bool:
-    """Whether the dtype of `x` takes what comes of it and the values."""
-    return np.can_cast(result_type(x, values), x.dtype, "same_kind")
+def _fits(values: ArrayLike, x: Tracer, combine: str) -> bool:
+    """Whether values in the dtype of `x` give what NumPy computes in a wider one and cuts off:
+    the larger one of two integers may be another one."""
+    wide = result_type(x, values)
+    same = wide == x.dtype or combine in ("add", "mul")
+    return same and np.can_cast(wide, x.dtype, "same_kind")
 
 
 def ufunc_at(
@@ -241,9 +244,9 @@ def ufunc_at(
     if values is not None:
         values = as_operand(values)
     combine = _REPEATABLE.get(ufunc)
-    if combine is not None and values is not None and _fits(values, x):
+    if combine is not None and values is not None and _fits(values, x, combine):
         negative = ufunc is np.subtract
-        added = numpy_functions[np.negative](as_array(values)) if negative else values
+        added = ew.neg(convert(as_array(values), x.dtype)) if negative else values
         return write_all(x, IndexedElements(x, indices).combined(added, combine))
     for place, part in _single_places(ufunc, x, indices, values):
         old = getitem(x, place)
@@ -353,14 +356,26 @@ def putmask(a: ArrayLike, mask: ArrayLike, values: ArrayLike) -> None:
     """np.putmask: values by position where a mask holds; they repeat if there are fewer."""
     if not isinstance(a, Tracer):
         raise _plain_output(np.putmask)
+    _check_safe(a, values)
     new = reshape(_cycled(values, a.size, "putmask", a.dtype), a.shape)
     copyto(a, new, casting="unsafe", where=reshape(as_array(mask), a.shape))
+
+
+def _check_safe(x: Tracer, values: ArrayLike) -> None:
+    """Raise unless an array of values, which is no list and no Python number, fits into `x`."""
+    strong = isinstance(values, (Tracer, np.ndarray, np.generic)) and not is_weak(values)
+    if strong and not np.can_cast(dtype_of(values), x.dtype, "safe"):
+        raise DtypeError(
+            f"an array of {x.dtype} cannot take all values of {dtype_of(values)}.",
+            (*user_line(), ("write", f"values.astype(np.{x.dtype})")),
+        )
 
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike) -> None:
     """np.place: the first values go to the first true elements; they repeat if there are fewer."""
     if not isinstance(arr, Tracer):
         raise _plain_output(np.place)
+    _check_safe(arr, vals)
     values = stored(vals, arr.dtype)
     values = reshape(values, (math.prod(shape_of(values)),))
     mask = to_bool(as_array(mask))

@@ -193,7 +193,8 @@ def _unary(ufunc: str, direct: Function | None) -> Function:
         if prim is not None and x.dtype.kind == "f":
             out = bind_one(prim, x, {})
         else:
-            out = general(python_integer(x))
+            x = python_integer(x)
+            out = general(x)
         if x.weak:
             weakened(out)
             return opposite(x, out) if ufunc in ("negative", "absolute") else out

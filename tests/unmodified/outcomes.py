@@ -22,6 +22,8 @@ from fgrad.errors import FgradError
 EQUAL, CARD, WRONG, ERROR, SLOW = "equal", "card", "wrong", "error", "slow"
 ALLOWED = (EQUAL, CARD)
 STEPS = (1e-6, 1e-7, 1e-5, 1e-4)
+WIDENED = (bool, int, float, complex, np.int64, np.float64, np.complex128)
+WIDER = (*WIDENED, np.float16, np.float32, np.complex64)
 SECONDS = 60  # for a program, compiling included
 
 
@@ -74,6 +76,19 @@ def _numbers_differ(found: Any, right: Any, rtol: float) -> str:
     if np.allclose(a, b, rtol, room, equal_nan=True):
         return ""
     return f"{a.tolist()}, right {b.tolist()}"
+
+
+def narrowed(found: Any, right: Any) -> Any:
+    """What is found with numbers in the type of those that are right, if it is a wider one: a
+    variable that is an integer in one branch and a float in another is a float."""
+    if isinstance(right, (list, tuple)) and isinstance(found, (list, tuple)):
+        return [narrowed(a, b) for a, b in zip(found, right, strict=False)]
+    if type(right) not in WIDENED or type(found) not in WIDER:
+        return found
+    wider = "biufc".index(np.asarray(found).dtype.kind) > "biufc".index(
+        np.asarray(right).dtype.kind
+    )
+    return type(right)(right) if wider and found == right else found
 
 
 # --- what is right --------------------------------------------------------------------------------
@@ -246,9 +261,7 @@ def value_outcome(
         if reference.raised is not None:
             return f"Python raises {type(reference.raised).__name__}, found {result!r}"
         right = reference.result
-        if case.loose and isinstance(right, int) and isinstance(result, (float, np.floating)):
-            right = float(right)
-        text = difference(result, right, rtol)
+        text = difference(narrowed(result, right) if case.loose else result, right, rtol)
         if not text and (text := difference(args, reference.args, rtol)):
             text = f"its arguments become {text}"
         if not text and case.prints and printed.getvalue() != reference.printed:

@@ -28,6 +28,13 @@ def test_programs_that_were_wrong_once(seed: int, number: int, mode: str) -> Non
     assert counts.equal[mode] == 1
 
 
+@pytest.mark.parametrize("part", range(2))
+def test_random_programs_about_kinds_of_numbers(part: int) -> None:
+    counts = check_many(5, range(part, 3 * COUNT, 2), ["jit", "again", "lanes"], grammar="kinds")
+    assert not counts.mismatches, [(p.name, mode, o) for p, mode, o in counts.mismatches]
+    assert counts.equal["jit"] >= COUNT // 2
+
+
 def test_numbers_name_programs() -> None:
     first, second = program(3, 5), program(3, 5)
     assert first.statements == second.statements

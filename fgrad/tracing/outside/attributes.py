@@ -57,10 +57,25 @@ def asked_names(x: object, names: Set[str]) -> set[str]:
     found = attribute_names(x)
     if isinstance(x, types.ModuleType) or _is_of_package(x):
         return found & names
-    if names.isdisjoint(_WHOLE) and not _is_answered(x):
+    if not reads_dictionaries(names) and not _is_answered(x):
         return found & names
     own = vars(x) if isinstance(x, type) else own_attributes(x)
     return found & (names | {name for name in own if not name.startswith("__")})
+
+
+def absent_names(x: object, names: Set[str]) -> set[str]:
+    """Those of some attributes that an object of the user's has not, and may get."""
+    named = isinstance(x, (type, types.ModuleType, types.FunctionType))
+    if not names or is_trusted(x if named else type(x)) or _is_of_package(x):
+        return set()
+    if isinstance(x, types.ModuleType) and is_installed(str(getattr(x, "__file__", ""))):
+        return set()
+    return set(names) - attribute_names(x)
+
+
+def reads_dictionaries(names: Set[str]) -> bool:
+    """Whether code with these names may read attributes that it does not name."""
+    return not names.isdisjoint(_WHOLE)
 
 
 def _is_answered(x: object) -> bool:

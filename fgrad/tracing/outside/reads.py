@@ -59,6 +59,8 @@ _LOOKING_ATTRIBUTES = frozenset(
     | {"__getattribute__", "modules"}
 )
 
+_TESTING = frozenset({"getattr", "hasattr", "vars", "__dict__"})  # find that there is nothing
+
 Step = tuple[str, Any]
 
 
@@ -78,6 +80,7 @@ class Reads(NamedTuple):
 
     paths: tuple[Path, ...]
     names: frozenset[str]  # attributes that it asks of anything
+    perhaps: frozenset[str]  # of these, what it asks of objects that may not have it
     inner: tuple[CodeType, ...]
     stored: frozenset[str]  # names outside of it that it binds
     looks: bool  # at the class or the identity of values
@@ -102,7 +105,9 @@ def _reads_of(code: CodeType) -> Reads:
     instructions = [i for i in dis.get_instructions(code) if i.opname not in _SILENT]
     inner = tuple([c for c in code.co_consts if isinstance(c, CodeType)])
     words = [c for c in code.co_consts if isinstance(c, str) and len(c) <= MOST_NAME]
-    names = frozenset([*code.co_names, *[w for w in words if w.isidentifier()]])
+    words = [w for w in words if w.isidentifier()]
+    names = frozenset([*code.co_names, *words])
+    perhaps = frozenset(() if _TESTING.isdisjoint(code.co_names) else words)
     outer = set(code.co_freevars)
     stored = [
         i.argval
@@ -113,7 +118,7 @@ def _reads_of(code: CodeType) -> Reads:
     looks = _looks(instructions) or any([p.name in _LOOKING for p in paths if p.source == GLOBAL])
     looks = looks or not _LOOKING_ATTRIBUTES.isdisjoint(code.co_names)
     is_body = bool(code.co_flags & CO_OPTIMIZED)
-    return Reads(paths, names, inner, frozenset(stored), looks, is_body)
+    return Reads(paths, names, perhaps, inner, frozenset(stored), looks, is_body)
 
 
 def _looks(instructions: Sequence[dis.Instruction]) -> bool:

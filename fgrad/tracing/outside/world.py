@@ -48,12 +48,14 @@ from fgrad.errors import UnsupportedTypeError
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.attributes import (
+    absent_names,
     asked_names,
     dict_of_class,
     has_usual_attributes,
     is_installed,
     is_trusted,
     own_attributes,
+    reads_dictionaries,
     relatives,
     slot,
 )
@@ -117,6 +119,7 @@ class _Walk:
         self.found: list[tuple[str, object]] = []  # objects of these kinds
         self.watches = Watches()
         self.names: set[str] = set()
+        self.perhaps: set[str] = set()  # those that objects are asked for which may not have them
         self.seen: dict[object, object] = {}  # what was looked at, which keeps it and its identity
         self.called = False  # whether the value at a path's end is called, and nothing else
         self.counted = False  # whether something in it is counted up, and nothing else
@@ -150,10 +153,21 @@ class _Walk:
             self.open = True
             count = len(self.names), len(self.objects)
             for x, path in list(self.objects):
-                for name in sorted(asked_names(x, self.names)):
+                self.all_names(x, path)
+                for name in sorted(asked_names(x, self.names) | absent_names(x, self.perhaps)):
                     if (id(x), name) not in self.asked:
                         self.asked.add((id(x), name))
                         self.attribute(x, name, path, ())
+
+    def all_names(self, x: object, path: str) -> None:
+        """Where code reads dictionaries of attributes, which attributes there are."""
+        if not reads_dictionaries(self.names):
+            return
+        if isinstance(x, type):
+            self.watches.keys(dict_of_class(x), path)
+        elif not isinstance(x, (types.ModuleType, types.FunctionType)):
+            if is_plain_dict(held := own_dict(x)):
+                self.watches.keys(held, path)
 
     # Values.
 
@@ -317,8 +331,7 @@ class _Walk:
         if fun.__code__ in self.called_back or self.is_enough(fun):
             return
         self.watches.function(fun, path)
-        if fun.__dict__:
-            self.objects.append((fun, path))
+        self.objects.append((fun, path))
         for k, default in enumerate(fun.__defaults__ or ()):
             self.exposing(default, f"{path}.__defaults__[{k}]")
         if fun.__kwdefaults__:
@@ -371,6 +384,7 @@ class _Walk:
         """All paths of a code object, and of the functions that are made in it."""
         reads = reads_of(code)
         self.names |= reads.names
+        self.perhaps |= reads.perhaps
         self.looks |= reads.looks
         before = self.open
         self.open = before or not reads.is_body
