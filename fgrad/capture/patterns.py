@@ -13,7 +13,7 @@ Whether a pattern fits may be traced: where it compares values, or asks for True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fgrad.capture.calls import isinstance_
@@ -25,34 +25,34 @@ from fgrad.tracing.capturing import not_recorded
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
 
 Pattern = tuple[Any, ...]
-Found = tuple[Any, dict[str, Any]]  # whether it fits; what the names are
+Found = tuple[Any, dict[str, object]]  # whether it fits; what the names are
 NO_FIT: Found = (False, {})
 _OWN = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
-def pattern(x: Any, asked: Pattern) -> Found:
+def pattern(x: object, asked: Pattern) -> Found:
     """What a pattern finds in a value."""
     return _KINDS[asked[0]](x, *asked[1:])
 
 
-def _value(x: Any, value: Any) -> Found:
-    fits = x == value
+def _value(x: object, value: object) -> Found:
+    fits: object = x == value
     return (truth_value(fits) if is_unknown(fits) else bool(fits)), {}
 
 
-def _is(x: Any, value: object) -> Found:
+def _is(x: object, value: object) -> Found:
     if isinstance(value, bool) and isinstance(x, Tracer) and x.weak and x.dtype.kind == "b":
         fits = x if value else not_(x)
         return (fits if is_unknown(x) else bool(fits)), {}
     return x is value, {}
 
 
-def _as(x: Any, name: str | None, *inner: Pattern) -> Found:
+def _as(x: object, name: str | None, *inner: Pattern) -> Found:
     fits, names = pattern(x, inner[0]) if inner else (True, {})
     return fits, {**names, name: x} if name else names
 
 
-def _or(x: Any, *each: Pattern) -> Found:
+def _or(x: object, *each: Pattern) -> Found:
     found: Found = NO_FIT
     for one in each:
         fits, names = pattern(x, one)
@@ -68,11 +68,11 @@ def _or(x: Any, *each: Pattern) -> Found:
     return found
 
 
-def _joined_by_or(a: Any, b: Any) -> Any:
+def _joined_by_or(a: object, b: object) -> object:
     return not_(both(not_(a), lambda: not_(b)))
 
 
-def _sequence(x: Any, *parts: Pattern) -> Found:
+def _sequence(x: object, *parts: Pattern) -> Found:
     if not isinstance(x, Sequence) or isinstance(x, (str, bytes, bytearray)):
         return NO_FIT
     stars = [k for k, part in enumerate(parts) if part[0] == "star"]
@@ -89,7 +89,7 @@ def _sequence(x: Any, *parts: Pattern) -> Found:
     return fits, {**names, name: items[first:end]} if name else names
 
 
-def _mapping(x: Any, rest: str | None, *items: tuple[Any, Pattern]) -> Found:
+def _mapping(x: object, rest: str | None, *items: tuple[object, Pattern]) -> Found:
     if not isinstance(x, Mapping) or any([key not in x for key, _ in items]):
         return NO_FIT
     fits, names = _all([(x[key], part) for key, part in items])
@@ -97,7 +97,7 @@ def _mapping(x: Any, rest: str | None, *items: tuple[Any, Pattern]) -> Found:
     return fits, {**names, rest: {k: x[k] for k in x if k not in keys}} if rest else names
 
 
-def _class(x: Any, kind: Any, placed: tuple[Pattern, ...], *named: tuple[str, Pattern]) -> Found:
+def _class(x: object, kind: Any, placed: tuple[Pattern, ...], *named: tuple[str, Pattern]) -> Found:
     if not isinstance_(x, kind):
         return NO_FIT
     if len(placed) == 1 and kind in _OWN:
@@ -114,10 +114,10 @@ def _class(x: Any, kind: Any, placed: tuple[Pattern, ...], *named: tuple[str, Pa
     return _all([*pairs, *[(getattr(x, name), part) for name, part in named]])
 
 
-def _all(pairs: Any) -> Found:
+def _all(pairs: Iterable[tuple[object, Pattern]]) -> Found:
     """What patterns find that must all fit."""
-    fits: Any = True
-    names: dict[str, Any] = {}
+    fits: object = True
+    names: dict[str, object] = {}
     for x, part in pairs:
         one, more = pattern(x, part)
         if one is False:

@@ -363,10 +363,11 @@ def putmask(a: ArrayLike, mask: ArrayLike, values: ArrayLike) -> None:
 
 def _check_safe(x: Tracer, values: ArrayLike) -> None:
     """Raise unless an array of values, which is no list and no Python number, fits into `x`."""
-    strong = isinstance(values, (Tracer, np.ndarray, np.generic)) and not is_weak(values)
-    if strong and not np.can_cast(dtype_of(values), x.dtype, "safe"):
+    if is_weak(values) or not isinstance(values, (Tracer, np.ndarray, np.generic)):
+        return
+    if not np.can_cast(values.dtype, x.dtype, "safe"):
         raise DtypeError(
-            f"an array of {x.dtype} cannot take all values of {dtype_of(values)}.",
+            f"an array of {x.dtype} cannot take all values of {values.dtype}.",
             (*user_line(), ("write", f"values.astype(np.{x.dtype})")),
         )
 

@@ -165,9 +165,8 @@ class _Walk:
             return
         if isinstance(x, type):
             self.watches.keys(dict_of_class(x), path)
-        elif not isinstance(x, (types.ModuleType, types.FunctionType)):
-            if is_plain_dict(held := own_dict(x)):
-                self.watches.keys(held, path)
+        elif is_plain_dict(held := own_dict(x)) and not isinstance(x, _NAMING):
+            self.watches.keys(held, path)
 
     # Values.
 
@@ -578,6 +577,7 @@ def binds_globals(code: types.CodeType) -> bool:
 # What gives objects that it does not show.
 _LEAVES = (Tracer, OnDevice, np.generic, np.ufunc, np.dtype)
 _WRITTEN = (list, dict, set)
+_NAMING = (types.ModuleType, types.FunctionType)
 _GIVERS = (Iterator, weakref.ref, ContextVar, local)
 _FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, np.ndarray)
 _PLAIN = frozenset(

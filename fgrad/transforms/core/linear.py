@@ -6,7 +6,7 @@ linear_transpose : (a -o b) -> (CT b -o CT a)
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -54,6 +54,11 @@ def check_linear(tape: Tape) -> str | None:
 
     A sum of a linear part and a constant is refused as well: the transpose would lose the constant.
     """
+    return _parts_of(tape)[1]
+
+
+def _parts_of(tape: Tape) -> tuple[dict[int, Part], str | None]:
+    """What the values of a tape are, and why it is not linear, as `check_linear` says."""
     parts = dict.fromkeys(tape.inputs, LINEAR)
     for record in tape.records:
         given = [_part_of(x, v, parts) for x, v in zip(record.operands, record.values, strict=True)]
@@ -66,12 +71,22 @@ def check_linear(tape: Tape) -> str | None:
             sums = _part_of_results(prim, record.params, homogeneous, any(lost), len(record.outs))
             affine = sums is not None
             which = f"{prim.name} with a constant that is not 0" if affine else prim.name
-            return f"{which} at {loc}:  {loc.text()}"
+            return parts, f"{which} at {loc}:  {loc.text()}"
         parts.update(zip(record.outs, found, strict=True))
     for k, x in enumerate(tape.outputs):
         if x is not None and parts.get(x, CONSTANT) is CONSTANT:
-            return f"result {k} is a constant that is not known to be 0"
-    return None
+            return parts, f"result {k} is a constant that is not known to be 0"
+    return parts, None
+
+
+def _lacks_constants(tape: Tape, parts: Mapping[int, Part]) -> bool:
+    """Whether an equation takes a constant that another one makes beside linear results, such as
+    the places where a loop leaves a tangent: it has no value where the inputs have none."""
+    for record in tape.records:
+        for operand, value in zip(record.operands, record.values, strict=True):
+            if type(value) is Aval and parts.get(operand, CONSTANT) is CONSTANT:  # type: ignore[arg-type]
+                return True
+    return False
 
 
 def _part_of(operand: object, value: object, parts: dict[int, Part]) -> Part:
@@ -230,17 +245,24 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
     avals = [_aval(x) for x in leaves]
     name = function_name(fun)
 
-    def transposed(cotangent: PyTree) -> PyTree:
+    def recorded(values: Sequence[Value | None]) -> tuple[Tape, list[Value], tree.TreeDef]:
         builder = Builder("transpose", name, eager=True)
         with builder.running, builder:
             inputs = [
-                builder.input(None, a, is_weak(x)) for a, x in zip(avals, leaves, strict=True)
+                builder.input(v, None if v is not None else a, is_weak(x))
+                for v, a, x in zip(values, avals, leaves, strict=True)
             ]
             out_leaves, out_tree = flatten(user_form(fun)(*tree.unflatten(in_tree, inputs)))
             outs = [builder.lift(as_value(x, f"a result of {name}")) for x in out_leaves]
             tape = Tape(builder, outs, exact=True)  # arrays made inside have no cotangents
         builder.release()
-        problem = check_linear(tape)
+        return tape, outs, out_tree
+
+    def transposed(cotangent: PyTree) -> PyTree:
+        tape, outs, out_tree = recorded([None] * len(avals))
+        parts, problem = _parts_of(tape)
+        if problem is None and _lacks_constants(tape, parts):  # they are the same at 0
+            tape, outs, out_tree = recorded([zeros_like(a) for a in avals])
         if any([type(x) is not Tracer and _of_constant(x) is CONSTANT for x in outs]):
             problem = "a result is a constant that is not 0"
         if problem is not None:
