@@ -36,8 +36,11 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in python_files("fgrad")}
 
 
+DEFINING = ("fgrad.ops.", "fgrad.transforms.", "fgrad.compile.", "fgrad.scipy.")
+
+
 def load_primitives() -> None:
     """Import all modules that define primitives or their rules."""
     for module in MODULES:
-        if module.startswith(("fgrad.ops.", "fgrad.transforms.", "fgrad.compile.")):
+        if module.startswith(DEFINING):
             importlib.import_module(module)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from fgrad.ops import quantile_tails
 from fgrad.ops.elementwise import (
     add,
     div,
@@ -67,9 +68,10 @@ stdtr = external(
     lambda t, df, x, out: mul(t, _student_density(df, x)),
 )
 stdtrit = external(
-    "stdtrit",
+    "stdtrit_at",
     lambda t, df, p, out: neg(mul(t, div(_student_slope(df, out), _student_density(df, out)))),
     lambda t, df, p, out: mul(t, reciprocal(_student_density(df, out))),
+    evaluate=quantile_tails.stdtrit,
 )
 
 

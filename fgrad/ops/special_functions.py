@@ -19,6 +19,7 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Cost, Host
+from fgrad.ops import quantile_tails
 from fgrad.ops.complex import holomorphic_only, is_complex
 from fgrad.ops.elementwise import (
     abs_,
@@ -241,10 +242,11 @@ betaincc = external(
     lambda t, a, b, x, out: neg(mul(t, beta_density(a, b, x))),
 )
 betaincinv = external(
-    "betaincinv",
+    "betaincinv_at",
     lambda t, a, b, p, out: neg(mul(t, div(betainc_a(a, b, out), beta_density(a, b, out)))),
     lambda t, a, b, p, out: neg(mul(t, div(betainc_b(a, b, out), beta_density(a, b, out)))),
     lambda t, a, b, p, out: mul(t, reciprocal(beta_density(a, b, out))),
+    evaluate=quantile_tails.betaincinv,
 )
 
 

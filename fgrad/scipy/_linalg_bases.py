@@ -510,10 +510,6 @@ def cossin(
         return _plain_call("cossin", (like, cosines, like), x, p=p, q=q, swap_sign=swap_sign)
     sizes = [Aval((k, k), x.dtype) for k in (p, m - p, q, m - q)]
     angles = Aval((min(p, m - p, q, m - q),), np.real(x).dtype)
-
-    def call(x: np.ndarray) -> tuple[np.ndarray, ...]:
-        us, theta, vs = plain.cossin(x, p, q, separate=True, swap_sign=swap_sign)
-        return (*us, theta, *vs)
-
-    u1, u2, theta, v1, v2 = pure_callback(call, (*sizes[:2], angles, *sizes[2:]), x)
+    likes, given = (*sizes[:2], angles, *sizes[2:]), {"separate": True, "swap_sign": swap_sign}
+    u1, u2, theta, v1, v2 = _plain_call("cossin", likes, x, p=p, q=q, **given)
     return (u1, u2), theta, (v1, v2)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
-from fgrad.errors import ShapeError
+from fgrad.errors import MissingRuleError, ShapeError
 from fgrad.ir.aval import Aval
 from fgrad.numpy.linalg_functions import linear_operands, matrices
 from fgrad.numpy.promote import as_operand, inexact, user_line
@@ -26,6 +27,7 @@ from fgrad.scipy._host import implicit
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.implicit import custom_linear_solve
+from fgrad.transforms.custom.jvp import custom_jvp
 from fgrad.typing import ArrayLike, P, PyTree, R
 
 plain = lazy_module("scipy.linalg")
@@ -36,15 +38,36 @@ def _either(traced: Callable[P, R]) -> Callable[P, R]:
     return either(plain, traced)
 
 
-def _plain_call(name: str, like: Sequence[Aval], *args: Value, **options: PyTree) -> PyTree:
-    """SciPy's function when the program runs; its results have no derivative."""
+def _called(name: str, like: Sequence[Aval], *args: Value, **options: PyTree) -> PyTree:
+    """SciPy's function when the program runs."""
 
     def call(*plain_args: np.ndarray) -> tuple[np.ndarray, ...]:
-        found = getattr(plain, name)(*plain_args, **options)
-        found = found if isinstance(found, tuple) else (found,)
+        found = tree.leaves(getattr(plain, name)(*plain_args, **options))
         return tuple([np.asarray(x, a.dtype) for x, a in zip(found, like, strict=True)])
 
     return pure_callback(call, tuple(like), *args)
+
+
+def _plain_call(name: str, like: Sequence[Aval], *args: Value, **options: PyTree) -> PyTree:
+    """The same, of factors that have no derivative: a card says so."""
+
+    @custom_jvp
+    def called(*operands: Value) -> PyTree:
+        return _called(name, like, *operands, **options)
+
+    @called.defjvp
+    def _(*_: PyTree) -> PyTree:
+        raise MissingRuleError(
+            f"There is no derivative of scipy.linalg.{name}.",
+            (
+                *user_line(),
+                ("why", "its factors are LAPACK's, whose choice of them has no formula."),
+                ("write", "fgrad.stop_gradient(a) for its operand, if the factors are constants"),
+                ("or", "eig, eigh, svd, qr, lu, cholesky or polar, which have derivatives"),
+            ),
+        )
+
+    return called(*args)
 
 
 # --- banded matrices
@@ -484,7 +507,7 @@ def _start(name: str, *operands: Value, **options: PyTree) -> Value:
         what = f"scipy.linalg.{name} of complex matrices"
         raise refusal(what, "it has no traced form.", "the system of real and imaginary parts")
     like = Aval(operands[2].shape, operands[2].dtype)
-    return _plain_call(name, (like,), *[stop_gradient(x) for x in operands], **options)[0]
+    return _called(name, (like,), *[stop_gradient(x) for x in operands], **options)[0]
 
 
 # --- matrices of known form

@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.special as plain
+from scipy_special_cases import ORDERS as CASES
 
 import fgrad
 import fgrad.scipy.special as traced
@@ -15,35 +16,6 @@ from fgrad.errors import ArgumentError, MissingRuleError, UnsupportedNumpyError
 
 X = np.array([0.3, 0.8, 1.4])
 COMPLEX = X + 1j * np.array([0.5, -0.2, 0.7])
-# A function of one array of real numbers, of the module that it is given.
-CASES = {
-    "jvp": lambda s, x: s.jvp(0.7, x, 2), "yvp": lambda s, x: s.yvp(1, x, 3),
-    "ivp": lambda s, x: s.ivp(2, x), "kvp": lambda s, x: s.kvp(0.5, x, 3),
-    "h1vp": lambda s, x: s.h1vp(1, x), "h2vp": lambda s, x: s.h2vp(1, x, 0),
-    "hankel1": lambda s, x: s.hankel1(1.5, x), "hankel2e": lambda s, x: s.hankel2e(0, x),
-    "kelvin": lambda s, x: s.kelvin(x), "modfresnelp": lambda s, x: s.modfresnelp(x),
-    "modfresnelm": lambda s, x: s.modfresnelm(x), "lambertw": lambda s, x: s.lambertw(x),
-    "lambertw -1": lambda s, x: s.lambertw(-x / 5, -1), "wofz": lambda s, x: s.wofz(x),
-    "diric": lambda s, x: s.diric(x, 5), "spherical_jn": lambda s, x: s.spherical_jn(2, x, True),
-    "spherical_kn": lambda s, x: s.spherical_kn(np.arange(3), x, derivative=True),
-    "assoc_laguerre": lambda s, x: s.assoc_laguerre(x, 3, 0.5),
-    "legendre_p": lambda s, x: s.legendre_p(3, x / 2, diff_n=2),
-    "legendre_p_all": lambda s, x: s.legendre_p_all(3, x / 2, diff_n=1),
-    "assoc_legendre_p": lambda s, x: s.assoc_legendre_p(3, -1, x / 2, norm=True, diff_n=2),
-    "assoc_legendre_p 3": lambda s, x: s.assoc_legendre_p(3, 1, x + 1, branch_cut=3),
-    "assoc_legendre_p_all": lambda s, x: s.assoc_legendre_p_all(2, 1, x / 2, diff_n=1),
-    "sph_legendre_p": lambda s, x: s.sph_legendre_p(3, 2, x * 2, diff_n=2),
-    "sph_legendre_p_all": lambda s, x: s.sph_legendre_p_all(3, 2, -x, diff_n=1),
-    "sph_harm_y": lambda s, x: s.sph_harm_y(3, -2, x, 2 * x),
-    "sph_harm_y 2": lambda s, x: s.sph_harm_y(3, 2, x, 2 * x, diff_n=2),
-    "sph_harm_y_all": lambda s, x: s.sph_harm_y_all(2, 2, x, 2 * x, diff_n=1),
-    "lqn": lambda s, x: s.lqn(3, x / 2), "lqmn": lambda s, x: s.lqmn(1, 2, x / 2),
-    "riccati_jn": lambda s, x: s.riccati_jn(3, x[0]), "lmbda": lambda s, x: s.lmbda(2.5, x[1]),
-    "riccati_yn": lambda s, x: s.riccati_yn(3, x[0]),
-    "pbdv_seq": lambda s, x: s.pbdv_seq(2.5, x[1]),
-    "pbvv_seq": lambda s, x: s.pbvv_seq(2.5, x[1]), "pbdn_seq": lambda s, x: s.pbdn_seq(3, x[1]),
-    "itairy": lambda s, x: s.itairy(x),
-}  # fmt: skip
 
 
 def _parts(out: Any) -> tuple[Any, ...]:

@@ -15,15 +15,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.ops import quantile_tails
 from fgrad.ops.elementwise import exp, floor, log, log1p
 from fgrad.ops.special_distributions import fdtr, stdtr
 from fgrad.ops.special_functions import (
     Function,
     beta_density,
+    betainc,
     betainc_a,
     betainc_b,
     gamma_density,
     gammainc_a,
+    gammaincc,
     hyp1f1,
     ndtri,
 )
@@ -192,13 +195,17 @@ nbdtr = distribution("nbdtr", NEGATIVE_COUNTS)
 nbdtrc = distribution("nbdtrc", complement(NEGATIVE_COUNTS))
 
 bdtri = inverse("bdtri", (0, 1, None), BINOMIAL_COUNTS, _of_trials("bdtri"))
-bdtrik = inverse("bdtrik", (None, 1, 2), BINOMIAL)
+bdtrik = inverse(
+    "bdtrik", (None, 1, 2), BINOMIAL, solves=lambda k, n, p: betainc(n - k, k + 1, 1 - p)
+)
 bdtrin = inverse("bdtrin", (0, None, 2), BINOMIAL)
 nbdtri = inverse("nbdtri", (0, 1, None), NEGATIVE_COUNTS)
-nbdtrik = inverse("nbdtrik", (None, 1, 2), NEGATIVE_BINOMIAL)
+nbdtrik = inverse(
+    "nbdtrik", (None, 1, 2), NEGATIVE_BINOMIAL, solves=lambda k, n, p: betainc(n, k + 1, p)
+)
 nbdtrin = inverse("nbdtrin", (0, None, 2), NEGATIVE_BINOMIAL)
 pdtri = inverse("pdtri", (0, None), _in_counts(POISSON))
-pdtrik = inverse("pdtrik", (None, 1), POISSON)
+pdtrik = inverse("pdtrik", (None, 1), POISSON, solves=lambda k, m: gammaincc(k + 1, m))
 chdtri = inverse("chdtri", (0, None), complement(CHI2))
 chdtriv = inverse("chdtriv", (None, 1), CHI2)
 gdtria = inverse("gdtria", (None, 1, 2), GAMMA)
@@ -206,10 +213,12 @@ gdtrib = inverse("gdtrib", (0, None, 2), GAMMA)
 gdtrix = inverse("gdtrix", (0, 1, None), GAMMA)
 btdtria = inverse("btdtria", (None, 1, 2), BETA)
 btdtrib = inverse("btdtrib", (0, None, 2), BETA)
-betainccinv = inverse("betainccinv", (0, 1, None), complement(BETA))
-fdtri = inverse("fdtri", (0, 1, None), SNEDECOR)
-fdtridfd = inverse("fdtridfd", (0, None, 2), SNEDECOR)
-stdtridf = inverse("stdtridf", (None, 1), STUDENT)
+betainccinv = inverse(
+    "betainccinv", (0, 1, None), complement(BETA), evaluate=quantile_tails.betainccinv
+)
+fdtri = inverse("fdtri", (0, 1, None), SNEDECOR, evaluate=quantile_tails.fdtri, solves=fdtr)
+fdtridfd = inverse("fdtridfd", (0, None, 2), SNEDECOR, solves=fdtr)
+stdtridf = inverse("stdtridf", (None, 1), STUDENT, solves=stdtr)
 
 
 # --- the normal distribution's parameters ---------------------------------------------------------

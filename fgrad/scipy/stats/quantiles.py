@@ -19,6 +19,7 @@ Plain = np.ndarray
 Logarithm = Callable[..., Value]  # of a tail, of points and parameters
 ULPS = 64  # within which SciPy's result is kept
 EXACT = 1e-12  # the error of a logarithm of a tail, relative
+SOLVED = 1e-3  # the same of a root that replaces one where the tail is less than any float
 
 
 def _as_integers(x: Plain) -> Plain:
@@ -76,7 +77,8 @@ def refined(
         low, high = [end[bad] for end in ends]
         rises = np.sign(distance(high, bad) - distance(low, bad))
         better = _root(lambda z: rises * distance(z, bad), low, high)
-        closer = np.abs(distance(better, bad)) <= np.abs(distance(found[bad], bad))
+        left, before = np.abs(distance(better, bad)), np.abs(distance(found[bad], bad))
+        closer = (left <= before) & (np.isfinite(before) | (left <= SOLVED * np.abs(wanted[bad])))
         result = found.copy()
         result[bad] = np.where(closer | ~np.isfinite(found[bad]), better, found[bad])
     return result
