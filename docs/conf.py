@@ -30,6 +30,7 @@ html_title = f"fgrad {version}"
 html_static_path = ["site/static"]
 html_css_files = ["fgrad.css"]
 html_js_files = ["versions.js"]
+html_search_scorer = str(HERE / "site/scorer.js")
 html_show_sphinx = False
 html_copy_source = False
 pygments_style, pygments_dark_style = "friendly", "github-dark"

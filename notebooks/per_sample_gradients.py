@@ -18,7 +18,7 @@
 # which digits pull hardest at a small convolutional network, which of them pull in the same
 # direction, and which training digits taught the network to read a given test digit.
 #
-# One line does it: `fgrad.vmap(fgrad.grad(loss), in_axes=(None, 0, 0))`.
+# One line gives these per-sample gradients: `fgrad.vmap(fgrad.grad(loss), in_axes=(None, 0, 0))`.
 
 # %%
 import time

@@ -111,6 +111,22 @@ def test_cards(name: str) -> None:
             f()
 
 
+REDUCING = (
+    "all", "any", "amax", "amin", "argmax", "argmin", "argsort", "count_nonzero", "cumprod",
+    "cumsum", "max", "mean", "min", "nanmax", "nansum", "prod", "ptp", "std", "sum", "var",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REDUCING)
+def test_axes_that_are_none(name: str) -> None:
+    """A flag in the place of an axis, as in `np.sum(x, True)`, is refused as by NumPy."""
+    f = getattr(fnp, name)
+    for axis in (True, False, 1.5, "a", 5, -3):
+        for run in (f, fgrad.jit(lambda x, axis: f(x, axis=axis), static_argnums=1)):
+            with pytest.raises((TypeError, ValueError, FgradError)):
+                run(A, axis=axis) if run is f else run(A, axis)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
 def test_integers_stay_integers(dtype: str) -> None:
     x = np.array([0, 1, 5], dtype)

@@ -94,7 +94,8 @@ def standardize(
     Arguments:
         x: an array.
         axis: the axes over which mean and variance (with divisor n) are taken; None for all.
-        mean, variance: known ones that broadcast with `x`; those of `x` if None.
+        mean, variance: known ones that broadcast with `x`; those of `x` if None, the variance
+            about the mean that is given.
         epsilon: keeps constant slices finite.
         where: a bool array that broadcasts with `x`: what counts in mean and variance.
 

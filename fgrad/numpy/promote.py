@@ -422,6 +422,8 @@ def traced_full(like: Value, shape: Shape, value: ArrayLike, dtype: np.dtype) ->
 
 def normalize_axis(axis: Any, ndim: int) -> int:
     """A non-negative axis; NumPy's AxisError if it does not exist."""
+    if isinstance(axis, bool):  # np.sum(x, True), where keepdims was meant
+        raise TypeError("an integer is required for the axis")
     axis = operator.index(axis)
     if not -ndim <= axis < ndim:
         raise AxisError(axis, ndim, user_line())
