@@ -462,7 +462,7 @@ def operation_that_a_format_has_not() -> Any:
     def inverse(x: Any) -> Any:
         return np.linalg.inv(x)
 
-    return fgrad.onnx(inverse, np.eye(3))
+    return fgrad.onnx(inverse, np.eye(7))
 
 
 def numbers_that_a_format_has_not() -> Any:

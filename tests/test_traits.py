@@ -229,7 +229,7 @@ RULE_TABLES = {
     "fgrad/compile/passes/compositions.py": ("EXPANSIONS",),
     "fgrad/compile/passes/inline.py": ("IDENTITIES",),
     "fgrad/compile/passes/legalize_complex.py": ("OTHERS", "RULES", "_ORDER"),
-    "fgrad/compile/passes/ranges.py": ("_FITS", "_RULES", "_TESTS"),
+    "fgrad/compile/passes/ranges.py": ("_FITS", "_OF_EQUALS", "_RULES", "_TESTS"),
     "fgrad/compile/passes/simplify.py": ("EXACT", "FASTMATH"),
     "fgrad/compile/products/views.py": ("VIEWS",),
     "fgrad/compile/prompt/warned.py": ("_AGAIN", "_ALL", "_FIRST", "_OF_PROGRAMS", "_SILENT"),

@@ -23,11 +23,11 @@ def _card(called: str, why: str, code: str, what: str) -> UnsupportedTypeError:
 
 
 def torch_function(
-    cls: type[Tracer],
+    _cls: type[Tracer],
     func: Callable[..., object],
-    types: Sequence[type],
-    args: Sequence[object] = (),
-    kwargs: Mapping[str, object] | None = None,
+    _types: Sequence[type],
+    _args: Sequence[object] = (),
+    _kwargs: Mapping[str, object] | None = None,
 ) -> NoReturn:
     """Refuse a function of torch: torch calls this in place of each of its own."""
     name = getattr(func, "__name__", str(func))
@@ -36,7 +36,7 @@ def torch_function(
     raise _card(f"torch.{name}", why, known, "docs/coming_from.md has the names")
 
 
-def dlpack(x: Tracer, **_kwargs: object) -> NoReturn:
+def dlpack(_x: Tracer, **_kwargs: object) -> NoReturn:
     """Refuse DLPack: a traced array has no memory that another library could share."""
     why = "they have no memory that another library could share."
     raise _card("DLPack", why, "the array that jit(f)(x) returns", "outside of f")

@@ -240,17 +240,6 @@ def quiet_blocks() -> Iterator[Any]:
 
 
 @keeps
-def returns_what_it_reads() -> Iterator[Any]:
-    kept = np.ones(3)
-
-    def loss(x: Any) -> Any:
-        return np.sum(x**2), kept
-
-    for _, aux in calls(loss, X, has_aux=True):
-        yield aux is kept
-
-
-@keeps
 def objects_in_auxiliary_data() -> Iterator[Any]:
     def loss(x: Any) -> Any:
         return np.sum(x**2), Model

@@ -396,3 +396,15 @@ def functions_of_modules_exchanged() -> Iterator[Any]:
     finally:
         np.sin, builtins.max = before
     yield from calls(loss, X)
+
+
+@compiles
+def returns_what_it_reads() -> Iterator[Any]:
+    """As a copy: results share no memory with what a function reads."""
+    kept = np.ones(3)
+
+    def loss(x: Any) -> Any:
+        return np.sum(x**2), kept
+
+    for _, aux in calls(loss, X, has_aux=True):
+        yield aux

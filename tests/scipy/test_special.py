@@ -153,6 +153,7 @@ def test_choices_with_repetition() -> None:
 EDGES = np.array([0.0, -0.0, 1, -1, 0.5, -0.5, 2, -3, 10, -100, 1e-10, np.inf, -np.inf, np.nan])
 FEW = np.array([0.0, 1, -1, 0.5, 10, np.inf, np.nan])
 SLOW = {"hyp0f1", "hyp1f1", "hyp2f1", "hyperu"}  # SciPy itself does not return for some of these
+ENDED = {"stdtrit": 0.1}  # operands below, where SciPy ends at 1e151 and the value is infinite
 ELSEWHERE = {"kn", "yn", "expn", "comb", "perm"}  # orders that are no integers
 
 
@@ -161,6 +162,8 @@ def test_edges(name: str) -> None:
     arity = _arity(name) or 0
     points = itertools.product(EDGES if arity < 3 else FEW, repeat=arity)
     xs = [np.array(x) for x in zip(*points, strict=True)]
+    kept = ~((xs[0] > 0) & (xs[0] < ENDED.get(name, 0)))
+    xs = [x[kept] for x in xs]
     with np.errstate(all="ignore"):
         expected = _parts(getattr(plain, name)(*xs))
     for got, want in zip(_parts(fgrad.jit(getattr(traced, name))(*xs)), expected, strict=True):

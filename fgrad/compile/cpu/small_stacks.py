@@ -25,7 +25,7 @@ from fgrad.compile.llvm.structured import Routine
 from fgrad.compile.llvm.text import constant, element_type
 from fgrad.compile.tasks.routines import MESSAGES, SINGULAR
 
-LARGEST = 32  # rows of a matrix: what all lanes hold fits into the nearer caches
+LARGEST = 32  # rows of a matrix; LAPACK is as fast for larger ones
 SPEED_UP = 4  # of LAPACK's time
 ROWS = 4  # of a triangle, or columns of a solution, that are computed together
 # Divisors below the first number are multiplied by the second, by dtype.

@@ -257,6 +257,8 @@ def as_row(w: LoopWriter, x: Value) -> Row:
         shape, dtype = x.shape, x.dtype
     else:
         assert isinstance(x, np.ndarray)
+        if not x.size:
+            raise TooLarge  # no element says what its dtype is
         shape, dtype = x.shape, w.b.dtype_of(int(x.flat[0]))
     reads = (x,) if isinstance(x, Stored) and is_mutable(x) else ()
 

@@ -31,7 +31,8 @@ def _parts(kernel: Kernel) -> list[Kernel]:
     kinds = [s.kind for s in kernel.body if isinstance(s, Loop)]
     if len(kinds) < 2 or "parallel" not in kinds or kernel_cost(kernel) < FISSION_CYCLES:
         return [kernel]
-    return [part_of(kernel, body) for body in bodies_apart(kernel)] or [kernel]
+    bodies = bodies_apart(kernel)
+    return [part_of(kernel, body) for body in bodies] if len(bodies) > 1 else [kernel]
 
 
 def bodies_apart(kernel: Kernel) -> list[Body]:
@@ -43,8 +44,7 @@ def bodies_apart(kernel: Kernel) -> list[Body]:
     plain = all([isinstance(s, (Const, Index, Load, Op)) for s in others])
     if not plain or any([isinstance(s, Load) and s.buffer in written for s in others]):
         return []
-    runs = _runs(kernel, loops)
-    return [(*others, *run) for run in runs] if len(runs) > 1 else []
+    return [(*others, *run) for run in _runs(kernel, loops)]
 
 
 def _runs(kernel: Kernel, loops: Sequence[Loop]) -> list[Sequence[Loop]]:
