@@ -2,7 +2,7 @@
 
 The functions are those of `jax.lax`, `jax.nn` and `jax.ops`, which NumPy has not.
 
-Run it with a Python that has jax and optax: `python benchmarks/jax_keyword_values.py`.  A keyword
+Run it with a Python that has jax: `python benchmarks/jax_keyword_values.py`.  A keyword
 with which JAX fails for all arguments is left out.
 """
 
@@ -22,40 +22,16 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-import optax  # noqa: E402
-from keyword_cases import (  # noqa: E402
-    CANDIDATES,
-    SPECIAL,
-    VALUES,
-    given,
-    is_random,
-    measured,
-    params,
-    unfolded,
-    value_of,
-)
+from keyword_cases import CANDIDATES, SPECIAL, VALUES, given, measured, value_of  # noqa: E402
 
 GROUPS = ("jax.lax", "jax.lax.linalg", "jax.nn", "jax.ops")
 
 
-def steps(optimizer: Any) -> Any:
-    """The parameters after some steps."""
-    p = jax.tree.map(jnp.asarray, params())
-    state = optimizer.init(p)
-    for k in range(3):
-        g = jax.tree.map(lambda x, k=k: x * (0.5 + k) - 0.3, p)
-        updates, state = optimizer.update(g, state, p)
-        p = optax.apply_updates(p, updates)
-    return p
-
-
-def run(name: str, function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def run(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     """What a call gives; None if JAX does not take it."""
-    key = jax.random.key(0)
     try:
-        found = function(*[_array(given(x, key, jnp.add)) for x in args], **options)
-        found = unfolded(name, found, key, jax.tree.map, steps)
-        return measured(found, jax.tree.leaves, is_random(name))
+        found = function(*[_array(given(x, jnp.add)) for x in args], **options)
+        return measured(found, jax.tree.leaves)
     except Exception:
         return None
 
@@ -81,14 +57,14 @@ def main() -> None:
         keywords = [k for k in listed if k in VALUES]
         if not keywords:
             continue
-        taken = (args for args in special or CANDIDATES if run(name, function, args, {}))
+        taken = (args for args in special or CANDIDATES if run(function, args, {}))
         usable = list(itertools.islice(taken, 2))
         cases = []
         for keyword in keywords:
             for place, value in enumerate(VALUES[keyword]):
                 for args in usable:
                     tried += 1
-                    found = run(name, function, args, {keyword: value_of(keyword, value, args)})
+                    found = run(function, args, {keyword: value_of(value, args)})
                     if found is not None:
                         of = special or list(CANDIDATES)
                         at = next(k for k, a in enumerate(of) if a is args)

@@ -1,6 +1,6 @@
 """Keywords of JAX's functions mean here what they mean there, or are refused by a card.
 
-`python benchmarks/jax_keyword_values.py` writes what JAX and optax give.
+`python benchmarks/jax_keyword_values.py` writes what JAX gives.
 """
 
 from __future__ import annotations
@@ -13,28 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from keyword_cases import (
-    CANDIDATES,
-    SPECIAL,
-    VALUES,
-    given,
-    is_random,
-    measured,
-    params,
-    unfolded,
-    value_of,
-)
+from keyword_cases import CANDIDATES, SPECIAL, VALUES, given, measured, value_of
 from sources import ROOT
 
-import fgrad
-from fgrad import optim, tree
+from fgrad import tree
 from fgrad.base.lazy_import import load
 from fgrad.errors import FgradError
 
 sys.path.insert(0, str(ROOT / "docs"))
 MODULES = importlib.import_module("jax_names_tables").MODULES
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "jax_keyword_values.json").read_text())
-TYPED = {"dtype", "preferred_element_type", "mu_dtype", "promote_integers"}
+TYPED = {"dtype", "preferred_element_type"}
 
 # What is otherwise here, and why.
 DIFFERENT: dict[tuple[str, str], str] = {
@@ -43,28 +32,12 @@ DIFFERENT: dict[tuple[str, str], str] = {
 }
 
 
-def steps(optimizer: Any) -> Any:
-    """The parameters after some steps, as `benchmarks/jax_keyword_values.py` makes them."""
-    p = params()
-    state = optimizer.init(p)
-    for k in range(3):
-        g = tree.map(lambda x, k=k: x * (0.5 + k) - 0.3, p)
-        updates, state = optimizer.update(g, state, p)
-        p = optim.apply_updates(p, updates)
-    return p
-
-
 def found(name: str, at: int, keyword: str, place: int) -> Any:
     module, _, last = name.rpartition(".")
     function = getattr(load(MODULES[module]), last)
     args = (SPECIAL.get(name) or CANDIDATES)[at]
-    key = fgrad.random.key(0)
-    out = function(
-        *[given(x, key, np.add) for x in args],
-        **{keyword: value_of(keyword, VALUES[keyword][place], args)},
-    )
-    out = unfolded(name, out, key, tree.map, steps)
-    return measured(out, tree.leaves, is_random(name))
+    options = {keyword: value_of(VALUES[keyword][place], args)}
+    return measured(function(*[given(x, np.add) for x in args], **options), tree.leaves)
 
 
 def difference(keyword: str, mine: Any, theirs: Any) -> str:
