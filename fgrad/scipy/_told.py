@@ -6,7 +6,6 @@ told(k, None) after step k     a line on stderr, or a call of the user's functio
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from fgrad import lax
 from fgrad.base.progress import Progress, Told
@@ -47,12 +46,10 @@ def counting(
     """The callback of one of SciPy's iterations, which is called once a step."""
     if not told.progress:
         return callback
-    return partial(_counted, told, callback, [0])
+    step = told.counted(lambda: None)
 
+    def called(x: PyTree) -> object:
+        step()
+        return None if callback is None else callback(x)
 
-def _counted(
-    told: Told, callback: Callable[[PyTree], object] | None, steps: list[int], x: PyTree
-) -> object:
-    steps[0] += 1
-    told(steps[0])
-    return None if callback is None else callback(x)
+    return called
