@@ -40,8 +40,9 @@ alias_functions: set[object] = set()  # what may return its argument itself, or 
 Store: TypeAlias = Callable[
     [PyTree, Callable[..., PyTree], str, tuple[PyTree, ...], dict[str, object]], PyTree
 ]
-# (function, method) -> the card; (out, function, method, args, kwargs) -> out
+# Fills the tables, before anything is traced.
 essentials: Provided[Callable[[], None]] = Provided("fgrad.essentials.loaded")
+# (function, method) -> the card; (out, function, method, args, kwargs) -> out
 unsupported_card: Provided[Callable[[object, str], BaseException]] = Provided(
     "fgrad.numpy.unsupported.unsupported"
 )

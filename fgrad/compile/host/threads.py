@@ -4,13 +4,12 @@
 caller and whichever threads wake in time take chunks from a common counter, so that a late thread
 delays nobody.  The threads sleep on a condition variable between jobs (spinning was found to cost
 whole time slices on busy machines).  They are Python daemon threads parked in a native call, so
-that the pool needs no thread start-up of its own.
+that the pool needs no thread start-up of its own.  While one job is shared, others run where they
+are called; where there are no POSIX threads, all do.
 
 Before they are woken they are kept off the processor of the caller, where the system has a call for
 that: in virtual machines Linux takes a processor that has slept some milliseconds for one that its
 host has taken away, and would queue a woken thread behind the caller: 1 to 5 ms, else 0.05 to 0.12.
-  While one job is shared, others run where they
-are called; where there are no POSIX threads, all do.
 
 Who shares a job looks for signals while it waits for the others, and tells them where it was
 stopped (see `interrupts`): they leave the loops that they are in.
@@ -188,9 +187,8 @@ _PLACED = f"""  %cpu = call i32 @sched_getcpu()
   %here = sext i32 %cpu to i64
   %before = load atomic i64, ptr %avoided seq_cst, align 8
   %apart = icmp eq i64 %here, %before
-  %known = icmp ult i64 %here, {64 * _MASK_WORDS}
-  %stay = xor i1 %known, true
-  %as_is = or i1 %apart, %stay
+  %unknown = icmp uge i64 %here, {64 * _MASK_WORDS}
+  %as_is = or i1 %apart, %unknown
   br i1 %as_is, label %open_job, label %ask
 ask:
   call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 {8 * _MASK_WORDS}, i1 false)
