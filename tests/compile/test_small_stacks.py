@@ -111,6 +111,17 @@ def test_singular_and_extreme_matrices_are_numpys(number, rng):
     np.testing.assert_allclose(fgrad.jit(np.linalg.det)(a), right, rtol=1e-9, atol=0)
 
 
+@pytest.mark.parametrize("bad", [0, 7, 8, 18])
+def test_nan_in_a_matrix_is_no_failure(bad, rng):
+    """As in NumPy: its factor has NaN, those of the other lanes have not."""
+    a = positive(rng, (19,), 5, np.float64)
+    a[bad, 2, 1] = np.nan
+    for f in (np.linalg.cholesky, np.linalg.inv):
+        found = np.isnan(fgrad.jit(f)(a))
+        np.testing.assert_array_equal(found, np.isnan(f(a)))
+        assert np.flatnonzero(found.any((1, 2))).tolist() == [bad]
+
+
 def test_subnormal_pivots_are_divided_by(rng):
     """LAPACK multiplies by what one divided by a pivot is; of 1e-310 that is infinite."""
     a = matrices(rng, (9,), 4, np.float64)

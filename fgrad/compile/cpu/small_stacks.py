@@ -295,7 +295,7 @@ def _column(code: _Block, w: str, n: int, j: str) -> None:
             code.put_element(w, place, total)
     diagonal = code.place(j, n, j)
     square = code.element(w, diagonal)
-    code.fails_where(code.emit(f"fcmp ule {code.kind} {square}, zeroinitializer"))
+    code.fails_where(code.emit(f"fcmp ole {code.kind} {square}, zeroinitializer"))
     root = code.real("sqrt", square)
     code.put_element(w, diagonal, root)
     divided = code.divisor(root)
