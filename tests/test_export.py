@@ -282,6 +282,34 @@ def test_other_processes_know_all_operations(tmp_path: Path, rng: np.random.Gene
     assert done.stdout == ""
 
 
+DERIVE = """
+import sys
+import numpy as np
+import fgrad
+f = fgrad.load(sys.argv[1], trust=sys.argv[2] == "1")
+x = np.arange(6.0)
+print(*fgrad.grad(f)(x), *fgrad.vmap(f)(np.stack([x, -x])), fgrad.jvp(f, (x,), (x,))[1])
+"""
+
+
+@pytest.mark.parametrize("trust", [0, 1])
+def test_loops_have_rules_in_other_processes(tmp_path: Path, trust: int) -> None:
+    def f(x: Any) -> Any:
+        s = 1.0
+        for v in x:
+            s = s * 0.5 + np.sin(v) if v > 1 else s + v * v
+        return s
+
+    path, x = tmp_path / "f.fgx", np.arange(6.0)
+    fgrad.export(f, x, path=path)
+    done = subprocess.run(
+        [sys.executable, "-c", DERIVE, str(path), str(trust)],
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    right = [*fgrad.grad(f)(x), f(x), f(-x), fgrad.jvp(f, (x,), (x,))[1]]
+    np.testing.assert_allclose([float(word) for word in done.stdout.split()], right, rtol=1e-12)
+
+
 def test_modules_of_operations_are_listed() -> None:
     folders = tuple([f"{package}." for package in ("fgrad.ops", *PACKAGES)])
     refused = "fgrad.transforms.custom.callback"

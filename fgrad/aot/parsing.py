@@ -13,6 +13,7 @@ from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program
 from fgrad.ir.walk import communicates, subprograms
+from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - rules of loops and branches
 
 MOST_BYTES = 1 << 46  # of one array in a program
 
