@@ -20,7 +20,7 @@ from fgrad.capture.expressions import CAPTURE, FRAME_READERS, LEFT_ALONE, load, 
 from fgrad.capture.matching import Matches, asks_for_types
 from fgrad.capture.names import elements_written, own_nodes
 from fgrad.capture.rewrite import renamed
-from fgrad.capture.source import Unconvertible, code_of, copied, function_of, node_of, placed
+from fgrad.capture.source import Unconvertible, code_of, function_of, node_of, placed
 
 _METHODS = frozenset(dir(np.ndarray)) | {"at"}
 _FAMILIAR = frozenset({"numpy", "scipy", "fgrad"})
@@ -35,7 +35,7 @@ def light_code(fun: FunctionType, operator: str = "light") -> CodeType | None:
     Raises:
         Unconvertible: its source is not known.
     """
-    node = copied(function_of(node_of(fun)))
+    node = function_of(node_of(fun))
     nodes = list(own_nodes(node.body))
     if any([isinstance(n, (ast.Await, ast.AsyncFor)) for n in nodes]):
         raise Unconvertible("it is a coroutine")

@@ -52,7 +52,7 @@ def converted_code(fun: FunctionType) -> CodeType:
     Raises:
         Unconvertible: it stays as it is; the text says why.
     """
-    node = copied(function_of(node_of(fun)))
+    node = function_of(node_of(fun))
     new = _Function().function(node)
     made = code_of(new, fun.__code__, CAPTURE)
     if made is None:
@@ -95,8 +95,10 @@ class _Function:
 
     def function(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """The definition with another body."""
-        node.body = Matches().body(node.body)
         nodes = list(own_nodes(node.body))
+        if any([isinstance(n, ast.Match) for n in nodes]):
+            node.body = Matches().body(node.body)
+            nodes = list(own_nodes(node.body))
         if any([isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in nodes]):
             raise Unconvertible("it is a generator or a coroutine")
         declared = [n for n in nodes if isinstance(n, (ast.Global, ast.Nonlocal))]

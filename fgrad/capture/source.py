@@ -72,16 +72,16 @@ def _without_source(code: CodeType) -> Unconvertible:
 
 
 def _nodes(code: CodeType, lines: list[str]) -> list[FunctionNode]:
-    """What the source has at the first line of a code object."""
+    """What the source has at the first line of a code object, which may be changed."""
     line, name = code.co_firstlineno, code.co_name
-    tree = None if name == "<lambda>" else _definition(lines, line - 1)
-    tree = tree or _whole("".join(lines))
+    alone = None if name == "<lambda>" else _definition(lines, line - 1)
+    tree = alone or _whole("".join(lines))
     kind = ast.Lambda if name == "<lambda>" else ast.FunctionDef
     for nodes in (_around(tree, line), nodes_in(tree)):  # parts of f-strings may stand elsewhere
         found = [n for n in nodes if isinstance(n, kind) and _first_line(n) == line]
         found = [n for n in found if isinstance(n, ast.Lambda) or n.name == name]
         if found:
-            return found
+            return found if alone else [copied(n) for n in found]
     return []
 
 
