@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
 from fgrad.trace import Tracer, Value, innermost
-from fgrad.tracing.assign import View, freeze, memory_of, root_of
+from fgrad.tracing.assign import View, freeze, memory_of, point_at, root_of
 from fgrad.tracing.record import writable_memory
 
 
@@ -25,7 +25,7 @@ class Either(View):
     __slots__ = ("name", "own", "taken", "test")
     chosen = True
 
-    def __init__(self, base: Tracer, own: Value, test: Tracer, taken: bool, name: str) -> None:
+    def __init__(self, base: Tracer, own: Tracer, test: Tracer, taken: bool, name: str) -> None:
         super().__init__(base)
         self.own, self.test, self.taken, self.name = own, test, taken, name
 
@@ -41,8 +41,16 @@ class Either(View):
 
     def write(self, base: Value, value: Value) -> Value:
         """Write into the one that it is."""
-        self.own = value.handle() if isinstance(value, Tracer) else value
+        assert isinstance(value, Tracer)
+        if value.builder is self.own.builder:
+            point_at(self.own, value)
+        else:
+            self.own = value.handle()
         return self._chosen(value, base)
+
+    def others(self) -> list[Tracer]:
+        """The array of its own: a body that writes it carries it."""
+        return [self.own]
 
     def move(self, array: np.ndarray) -> np.ndarray:
         """The same layout."""

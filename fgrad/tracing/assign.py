@@ -63,6 +63,10 @@ class View:
         """The view of an array that lies in memory as the base does."""
         raise NotImplementedError
 
+    def others(self) -> list[Tracer]:
+        """The arrays beside the base that `write` changes."""
+        return []
+
 
 class Root:
     """What the end of a chain of views knows: its views, and how many traces were begun when it
@@ -105,6 +109,15 @@ def root_of(x: Tracer) -> Tracer:
     for view in way:
         view.root = x
     return x
+
+
+def written_with(x: Tracer) -> list[Tracer]:
+    """The arrays that a write into `x` changes: the root, and those that it may be instead of it."""
+    found: list[Tracer] = []
+    while isinstance(x.memory, View):
+        found += x.memory.others()
+        x = x.memory.base
+    return [x, *found]
 
 
 def writes_of(x: Tracer) -> int:

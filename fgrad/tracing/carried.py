@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fgrad.tracing.assign import made_inside, memory_of, point_at, root_of, take_value
+from fgrad.tracing.assign import made_inside, memory_of, point_at, take_value, written_with
 from fgrad.tracing.thread_state import THREAD
 
 if TYPE_CHECKING:
@@ -90,9 +90,10 @@ def innermost_body() -> Body | None:
 
 
 def refuse_uncarried(x: Tracer, innermost: Builder | None) -> None:
-    """Raise `Written` if `x` is an array from outside of a body."""
-    root, builder = root_of(x), innermost
-    while builder is not None and builder is not root.builder:
-        if body_of(builder) is not None and not made_inside(root, builder):
-            raise Written(root)
-        builder = builder.outer
+    """Raise `Written` if a write into `x` changes an array from outside of a body."""
+    for root in written_with(x):
+        builder = innermost
+        while builder is not None and builder is not root.builder:
+            if body_of(builder) is not None and not made_inside(root, builder):
+                raise Written(root)
+            builder = builder.outer

@@ -11,7 +11,7 @@ from fgrad.base.source import here, resolve
 from fgrad.errors import InPlaceError
 from fgrad.ir.basic import BASIC
 from fgrad.trace import Builder, Tracer, Value, innermost
-from fgrad.tracing.assign import adopt, assign, foreign, made_inside, settle
+from fgrad.tracing.assign import adopt, assign, foreign, made_inside, settle, written_with
 from fgrad.tracing.carried import refuse_uncarried
 from fgrad.tracing.closed import captured, own
 from fgrad.tracing.readout import DIFFERENTIATING, depends_on_inputs, is_discrete
@@ -50,8 +50,9 @@ def writing_trace(x: Tracer) -> Builder:
     root, builder = settle(x), innermost()
     if builder is None or (closed is not None and captured(closed, root)):
         raise foreign(root)
-    if root.builder is not builder and made_inside(root, builder):
-        adopt(root, builder)
+    for one in written_with(x):
+        if one.builder is not builder and made_inside(one, builder):
+            adopt(one, builder)
     inner: Builder | None = builder
     while inner is not None and inner is not root.builder:
         if inner.what not in RUN_ONCE:
