@@ -112,7 +112,7 @@ def root_of(x: Tracer) -> Tracer:
 
 
 def written_with(x: Tracer) -> list[Tracer]:
-    """The arrays that a write into `x` changes: the root, and those that it may be instead of it."""
+    """The arrays that a write into `x` changes: the root, and those that it may be instead."""
     found: list[Tracer] = []
     while isinstance(x.memory, View):
         found += x.memory.others()
