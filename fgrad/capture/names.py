@@ -27,8 +27,7 @@ def children(node: ast.AST) -> list[ast.AST]:
     fields = vars(node)
     for name in PARTS[type(node)]:
         value = fields.get(name)
-        kind = type(value)
-        if kind is list:
+        if isinstance(value, list):
             found += [x for x in value if x is not None]
         elif value is not None:
             found.append(value)
