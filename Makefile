@@ -102,5 +102,5 @@ release-check: $(PY)
 	$(PY) .ci/release_check.py dist
 
 clean:
-	rm -rf $(VENV) $(VENV)-openmpi build dist docs/reference docs/notebooks docs/examples docs/project docs/results examples/out .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-openmpi build dist docs/reference docs/notebooks docs/examples docs/project docs/results examples/out .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -31,6 +31,12 @@ TOOLS = ("pytest", "hypothesis", "mpmath", "ml_dtypes", "nbmake")
 TESTS = (
     "tests/numpy/test_op_cases.py",
     "tests/transforms/test_compose.py",
+    "tests/transforms/test_custom_rules.py",
+    "tests/transforms/test_named_axes.py",
+    "tests/transforms/test_per_sample.py",
+    "tests/transforms/test_sparse.py",
+    "tests/unmodified/test_kernels.py",
+    "tests/findings",
     "tests/scipy/test_special.py",
     "tests/scipy/test_optimize.py",
     "tests/test_optim.py",
@@ -88,7 +94,9 @@ def needed(*command: str | Path, cwd: Path) -> str:
 
 def copied(folder: Path) -> None:
     """Tests and examples beside the environment, without the package."""
-    shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    left = shutil.ignore_patterns("__pycache__", "results")
+    for name in ("tests", "benchmarks"):  # tests import helpers of both
+        shutil.copytree(ROOT / name, folder / name, ignore=left)
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, folder / name)
     sys.path.insert(0, str(ROOT / ".ci"))

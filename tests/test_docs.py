@@ -53,6 +53,18 @@ def test_every_page_is_in_the_contents_of_the_site() -> None:
     assert sorted(pages - set(contents)) == []
 
 
+def test_every_recipe_is_listed() -> None:
+    listed = re.findall(r"^\* \[(.*)\]", (ROOT / "docs/howto/index.md").read_text("utf-8"), re.M)
+    pages = [
+        ROOT / f"docs/howto/{n}.md"
+        for n in ("derivatives", "fitting", "models", "speed", "science")
+    ]
+    recipes = [h for p in pages for h in re.findall(r"^## (.*)$", p.read_text("utf-8"), re.M)]
+    assert sorted(listed) == sorted(recipes)
+    for text in ("README.md", "docs/index.md"):
+        assert f"{len(recipes)} recipes" in (ROOT / text).read_text("utf-8")
+
+
 def test_every_error_has_a_section() -> None:
     headings = re.findall(r"^## (\w+)$", (ROOT / "docs/errors.md").read_text(), re.MULTILINE)
     own = [v for v in vars(errors).values() if getattr(v, "__module__", "") == errors.__name__]

@@ -36,6 +36,9 @@ _WORDS = {
 }
 
 
+_CONSTANTS = "its integers are constants, as it needs their values: each is compiled by itself"
+
+
 class _Explained(Transformed):
     """What `explain_capture` returns; it says how it is called where it is shown itself."""
 
@@ -110,23 +113,48 @@ def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
     given, fun = fun, getattr(fun, "fun", fun)
 
     def explained(*args: object, **kwargs: object) -> str:
-        leaves, treedef = tree.flatten((args, kwargs))
-        avals = [aval_of(x if is_weak(x) else as_value(x, "an argument")) for x in leaves]
-
-        def flat(*tracers: PyTree) -> list[PyTree]:
-            given, named = tree.unflatten(treedef, tracers)
-            user_form(fun)(*given, **named)
-            return []
-
-        saved, NOTES.kept = NOTES.kept, []
-        try:
-            refused = _refusal(lambda: trace(flat, avals, function_name(fun), "jit"))
-            text = _text(function_name(fun), NOTES.kept, refused)
-        finally:
-            NOTES.kept = saved
+        text, refused = _told(fun, args, kwargs, is_static=lambda x: False)
+        if refused and any([_is_integer(x) for x in (*args, *kwargs.values())]):
+            constant, still = _told(fun, args, kwargs, is_static=_is_integer)
+            if not still:
+                text = f"{constant}\n{_CONSTANTS}"
         return f"{text}\n{_at_prompt(why_interpreted.call(fun, args, kwargs))}"
 
     return _Explained(explained, given, "explain_capture")
+
+
+def _told(
+    fun: Callable[..., object],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    is_static: Callable[[object], bool],
+) -> tuple[str, str]:
+    """What became of each loop and branch, and why the function cannot be captured, if it cannot.
+
+    Arguments:
+        is_static: which arguments have values while the function is traced.
+    """
+    traced = [None if is_static(x) else x for x in args]
+    named = {name: x for name, x in kwargs.items() if not is_static(x)}
+    leaves, treedef = tree.flatten((traced, named))
+    avals = [aval_of(x if is_weak(x) else as_value(x, "an argument")) for x in leaves]
+
+    def flat(*tracers: PyTree) -> list[PyTree]:
+        given, named = tree.unflatten(treedef, tracers)
+        given = [x if is_static(x) else t for x, t in zip(args, given, strict=True)]
+        user_form(fun)(*given, **{**kwargs, **named})
+        return []
+
+    saved, NOTES.kept = NOTES.kept, []
+    try:
+        refused = _refusal(lambda: trace(flat, avals, function_name(fun), "jit"))
+        return _text(function_name(fun), NOTES.kept, refused), refused
+    finally:
+        NOTES.kept = saved
+
+
+def _is_integer(x: object) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
 
 
 def _at_prompt(why: str) -> str:

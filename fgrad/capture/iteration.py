@@ -12,12 +12,14 @@ import numpy as np
 from fgrad.capture.elements import own_part
 from fgrad.capture.ragged import Ragged
 from fgrad.capture.values import is_unknown
+from fgrad.ops.checked import checked, located
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
-from fgrad.tracing.checks import checking
+from fgrad.tracing.checks import checking, checks
 from fgrad.typing import PyTree
 
 ACTS_FOR_USERS = True  # what these raise is raised by what they stand for
+ZERO_STEP = ValueError("range() arg 3 must not be zero")
 
 
 class Steps:
@@ -93,17 +95,33 @@ def range_(*args: PyTree) -> PyTree:
     if not any([is_unknown(x) for x in args]):
         return range(*[_integer(x) for x in args])
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
-    if is_unknown(step):
-        raise not_recorded("the step of a range is traced")
     for x in args:
         if isinstance(x, Tracer) and x.dtype.kind not in "iu":
             raise TypeError(f"'{x.dtype}' object cannot be interpreted as an integer")
+    if is_unknown(step):
+        return _of_traced_step(start, stop, step, args)
     step = _integer(step)
     if step == 0:
-        raise ValueError("range() arg 3 must not be zero")
+        raise ValueError(*ZERO_STEP.args)
     long = stop - start if step > 0 else start - stop
     count = long if abs(step) == 1 else (long + (abs(step) - 1)) // abs(step)
     return Range(count, args, _in_range(start, step))
+
+
+def _of_traced_step(start: PyTree, stop: PyTree, step: PyTree, args: tuple[PyTree, ...]) -> Range:
+    """A range whose step has no value yet: it may count up or down."""
+    if not checks():
+        raise not_recorded("the step of a range is traced, and nothing checks that it is not zero")
+    step = checked(step, step != 0, located(ZERO_STEP))
+    sign = np.where(step > 0, 1, -1)
+    size = step * sign
+    count = ((stop - start) * sign + (size - 1)) // size
+
+    def item(k: PyTree) -> PyTree:
+        with checking(False):  # it lies between the bounds, which are integers of 64 bits
+            return start + k * step
+
+    return Range(count, args, item)
 
 
 class Range(Steps):

@@ -579,4 +579,6 @@ def _carried(plan: Plan, roots: Sequence[Tracer]) -> str:
     names = [
         slot.name for slot in plan.slots if slot.parts is not None and not is_internal(slot.name)
     ]
-    return f"carries {', '.join(names)}" * bool(names) + f", {len(roots)} arrays" * bool(roots)
+    arrays = [f"{len(roots)} array{'s' * (len(roots) > 1)}"] if roots else []
+    carried = ", ".join([*names, *arrays])
+    return f"carries {carried}" * bool(carried)

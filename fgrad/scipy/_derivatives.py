@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fgrad.errors import MissingRuleError
 from fgrad.transforms.core.linearize import jvp
 from fgrad.transforms.grad import grad
+from fgrad.transforms.jacobian import jacfwd, jacrev
 from fgrad.typing import PyTree
 
 
@@ -28,3 +30,16 @@ def hessian_products(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
         return jvp(lambda x: grad(fun)(x, *args), (x,), (p.astype(x.dtype),))[1]
 
     return hessp
+
+
+def jacobian(fun: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """The Jacobian by forward mode; by reverse mode if a part of `fun` has a rule for that alone,
+    such as the adjoint equation of a differential equation."""
+
+    def by_either(*args: PyTree) -> PyTree:
+        try:
+            return jacfwd(fun)(*args)
+        except MissingRuleError:
+            return jacrev(fun)(*args)
+
+    return by_either

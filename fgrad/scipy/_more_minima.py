@@ -19,6 +19,7 @@ from fgrad.numpy.promote import as_operand
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import _solvers
 from fgrad.scipy._bound import compiled
+from fgrad.scipy._derivatives import jacobian
 from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, refuse_options
 from fgrad.scipy._solvers import Ends, Function, Solution
 from fgrad.trace import Value
@@ -83,7 +84,7 @@ def _inside_of_a_transform(
         if "fprime" in taken:
             more["fprime"] = compiled(f, grad)
         if "Dfun" in taken:
-            more["Dfun"] = compiled(f, jacfwd)
+            more["Dfun"] = compiled(f, jacobian)
         if "x0" in taken:
             more["x0"] = np.array(x)
         with Told(progress, name) as told:

@@ -32,6 +32,7 @@ from fgrad.scipy._bound import (
     second_derivative,
     twice_along,
 )
+from fgrad.scipy._derivatives import jacobian
 from fgrad.scipy._host import (
     Untraced,
     arguments,
@@ -51,7 +52,6 @@ from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.grad import grad
-from fgrad.transforms.jacobian import jacfwd
 from fgrad.typing import ArrayLike, PyTree
 
 if TYPE_CHECKING:
@@ -376,7 +376,7 @@ def vector_root(
     flat.__name__ = applied.__name__
 
     def solver(plain_f: Function, x: np.ndarray) -> tuple[np.ndarray, np.bool_]:
-        jac = _of_type(derived(plain_f, jacfwd), like.dtype) if method in ("hybr", "lm") else None
+        jac = _of_type(derived(plain_f, jacobian), like.dtype) if method in ("hybr", "lm") else None
         with Told(progress, name) as told:
             counted = told.counted(_of_type(plain_f, like.dtype))
             found = plain.root(counted, x, method=method, jac=jac, **options)

@@ -8,6 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from fgrad import tree
+from fgrad.errors import ArgumentError
 from fgrad.scipy._constrained import (
     Bounds,
     ConstrainedSolution,
@@ -48,20 +49,41 @@ class OverTree:
         return lambda x, *args: tree.ravel(user_form(fun)(self.of(x), *args))[0]
 
     def _vector(self, end: PyTree) -> Value:
+        if isinstance(end, np.ndarray) and end.size == 1:
+            end = end.item()  # SciPy's own Bounds makes arrays of what they are given
         if np.isscalar(end):
             return np.full(self.start.shape, end)
         rows = tree.map(lambda x, e: np.broadcast_to(e, np.shape(x)), self.like, end)
         return tree.ravel(rows)[0]
 
+    def _of_pairs(self, bounds: PyTree, k: int, open_end: float) -> Value:
+        """One end of pairs (lowest, highest), of which either may be None, in a tree like `x0`."""
+
+        def end(x: Value, pair: Sequence[PyTree]) -> Value:
+            if len(pair) != 2:
+                raise ValueError(f"{pair} is no pair")
+            return np.broadcast_to(open_end if pair[k] is None else pair[k], np.shape(x))
+
+        return tree.ravel(tree.map(end, self.like, bounds))[0]
+
     def bounds(self, bounds: PyTree) -> PyTree:
-        """Bounds whose parts are trees, or numbers for all."""
+        """Bounds whose parts are trees, or numbers for all; or pairs in a tree."""
         if bounds is None:
             return None
-        if not isinstance(bounds, Box):
-            what = "scipy.optimize of a tree with pairs of bounds"
-            write = "Bounds(low, high)    of numbers, or trees like x0"
-            raise refusal(what, "pairs belong to the elements of a vector.", write)
-        return Bounds(self._vector(bounds.lb), self._vector(bounds.ub))
+        try:
+            if isinstance(bounds, Box):
+                return Bounds(self._vector(bounds.lb), self._vector(bounds.ub))
+            low, high = [self._of_pairs(bounds, k, e) for k, e in ((0, -np.inf), (1, np.inf))]
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                "The bounds are not like the tree x0.",
+                [
+                    ("why", str(error).split("\n")[0]),
+                    ("write", "Bounds(low, high)         of numbers, or of trees like x0"),
+                    ("write", '{"a": (0, 1), "b": ...}   a pair in place of each leaf of x0'),
+                ],
+            ) from None
+        return Bounds(low, high)
 
     def constraints(self, constraints: PyTree) -> PyTree:
         """Constraints whose functions take trees."""

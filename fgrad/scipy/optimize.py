@@ -34,7 +34,7 @@ from fgrad.scipy._constrained import (
     NonlinearConstraint,
     minimum_within,
 )
-from fgrad.scipy._derivatives import hessian_products, value_and_gradient
+from fgrad.scipy._derivatives import hessian_products, jacobian, value_and_gradient
 from fgrad.scipy._either import passed_on
 from fgrad.scipy._host import arguments, inside, part_of, refuse_options
 from fgrad.scipy._losses import robust
@@ -92,7 +92,7 @@ from fgrad.scipy._trees import OverTree, is_tree, least_squares_of_tree
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.grad import value_and_grad
-from fgrad.transforms.jacobian import hessian, jacfwd, jacrev
+from fgrad.transforms.jacobian import hessian, jacrev
 from fgrad.typing import ArrayLike, PyTree
 
 if TYPE_CHECKING:
@@ -217,7 +217,8 @@ def minimize(
             `jac=True`, `fun` returns a value and its gradient. Inside of transforms they are
             fgrad's.
         options: everything else as SciPy takes it (`tol`, `callback`, `options`, ...).
-        bounds, constraints: as SciPy takes them.
+        bounds, constraints: as SciPy takes them; bounds of a tree may be pairs in place of its
+            leaves, `{"a": (0.0, None)}`.
         progress: whether to tell on stderr how often `fun` was evaluated, or a function of that
             number and None.
 
@@ -367,7 +368,7 @@ def root(
         return _solvers.vector_root(value, x0, args, method, options, progress)
     x = _start(x0)
     if jac is None and method in ("hybr", "lm"):
-        jac = jit(jacfwd(fun))
+        jac = jit(jacobian(fun))
     with Told(progress, "root") as told:
         return plain.root(told.counted(jit(fun)), x, args=args, method=method, jac=jac, **options)
 
@@ -385,7 +386,8 @@ def least_squares(
 ) -> OptimizeResult | Solution:
     """`scipy.optimize.least_squares` with the Jacobian of `fun`.
 
-    It comes by forward mode, or by reverse mode if there are fewer residuals than parameters.
+    It comes by forward mode, or by reverse mode if there are fewer residuals than parameters, or if
+    a part of `fun` has no forward derivative, such as the solution of a differential equation.
 
     Arguments:
         fun: `fun(x, *args, **kwargs)` to a vector of residuals.
@@ -428,7 +430,7 @@ def least_squares(
     residuals_at = compiled(fun)
     if jac is None:
         residuals = np.size(residuals_at(x, *args, **keywords))
-        jac = compiled(fun, jacrev if residuals < x.size else jacfwd)
+        jac = compiled(fun, jacrev if residuals < x.size else jacobian)
     with Told(progress, "least_squares") as told:
         return plain.least_squares(
             told.counted(residuals_at),
@@ -505,7 +507,7 @@ def _fit(
         return away / scale if factor is None else np.linalg.solve(factor, away)
 
     p, r, _ = least_squares(residuals, start, bounds=(ends[0], ends[1]), **options)
-    jac = jacfwd(residuals)(p)
+    jac = jacobian(residuals)(p)
     spread = np.linalg.inv(jac.T @ jac)
     if not absolute_sigma:
         spread = spread * np.sum(r**2) / (r.shape[0] - start.shape[0])
@@ -516,7 +518,7 @@ def _columns(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """The Jacobian of f(x, *params) in the parameters."""
 
     def jac(x: ArrayLike, *params: ArrayLike) -> PyTree:
-        return jacfwd(lambda p: user_form(f)(x, *[p[k] for k in range(len(params))]))(
+        return jacobian(lambda p: user_form(f)(x, *[p[k] for k in range(len(params))]))(
             np.stack(params)
         )
 

@@ -18,7 +18,9 @@ from fgrad.config import config
 from fgrad.errors import (
     CaptureError,
     CheckError,
+    CustomRuleError,
     FgradError,
+    MissingRuleError,
     ShapeError,
     TracedArrayError,
     TracedBoolError,
@@ -162,6 +164,7 @@ def reason_of(refused: FgradError) -> str:
 
 
 _VALUE_WANTED = (TracedArrayError, TracedBoolError, TracedIndexError)
+_OF_THE_LINE = (CustomRuleError, MissingRuleError, ShapeError)
 
 
 def _shown(refused: FgradError, plain: Exception) -> Exception:
@@ -169,11 +172,12 @@ def _shown(refused: FgradError, plain: Exception) -> Exception:
     card of plain tracing, with the reason why the function was not captured."""
     if not isinstance(plain, FgradError):
         return refused
-    if isinstance(refused, ShapeError) and isinstance(plain, _VALUE_WANTED):
+    if isinstance(refused, _OF_THE_LINE) and isinstance(plain, _VALUE_WANTED):
         return refused  # of the user's own line, which plain tracing did not reach
     if not plain.rows or str(refused) == str(plain):
         return plain
     k = max([k for k, (label, _) in enumerate(plain.rows) if label != "write"], default=-1) + 1
     row = ("capture", reason_of(refused))
-    rows = (*plain.rows[:k], row, *plain.rows[k:])
+    advice = [r for r in refused.rows if r[0] == "write" and r not in plain.rows]
+    rows = (*plain.rows[:k], row, *advice, *plain.rows[k:])
     return type(plain)(plain.headline, rows).with_traceback(plain.__traceback__)

@@ -10,7 +10,8 @@ import pytest
 
 import fgrad
 from fgrad.capture import branches, elements, loops
-from fgrad.errors import ShapeError, TracedBoolError
+from fgrad.errors import MissingRuleError, ShapeError, TracedArrayError, TracedBoolError
+from fgrad.scipy.integrate import odeint
 
 X = np.arange(8.0)
 
@@ -108,6 +109,30 @@ def test_shapes_in_a_loop_of_traced_length_are_told_with_the_line() -> None:
 
     with pytest.raises(ShapeError, match=r"\(product\):  s \+= np.ones"):
         fgrad.jit(product)(X, 10)
+
+
+def test_a_missing_derivative_is_told_and_not_where_plain_tracing_ends() -> None:
+    def end(rate: Any) -> Any:  # np.array of traced numbers is for rewritten functions alone
+        slope = lambda y, t: np.array([-rate * y[0], rate * y[0]])  # noqa: E731
+        return odeint(slope, np.array([1.0, 0.0]), np.linspace(0.0, 1.0, 3))[-1]
+
+    with pytest.raises(MissingRuleError, match="no forward derivative"):
+        fgrad.jit(fgrad.jacfwd(end))(0.5)
+
+
+def test_the_advice_of_a_refused_capture_comes_first() -> None:
+    def counted(x: Any) -> Any:
+        counts: dict[int, int] = {}
+        for v in x:
+            k = int(v)
+            counts[k] = counts.get(k, 0) + 1
+        return counts
+
+    with pytest.raises(TracedArrayError) as caught:
+        fgrad.jit(counted)(X)
+    advice = [text for label, text in caught.value.rows if label == "write"]
+    assert "counts = np.zeros(n)" in advice[0]
+    assert len(set(advice)) == len(advice)
 
 
 def test_explain_capture_without_arguments_says_how_to_call_it() -> None:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import scipy.optimize as plain
 
+import fgrad.scipy.integrate as integrate
 import fgrad.scipy.optimize as so
+from fgrad.errors import ArgumentError
 
 
 def rosenbrock(x: Any, scale: float = 100.0) -> Any:
@@ -81,3 +83,56 @@ def test_a_tree_of_integers_begins_a_search_among_floats(start: Any) -> None:
 
     found = so.minimize(bowl, start).x
     np.testing.assert_allclose([found["a"], *found["b"]], [0.5, -1.25, 2.5], rtol=1e-5)
+
+
+def aim(t: Any) -> Any:
+    return (t["a"] - 5.0) ** 2 + np.sum((t["b"] - np.array([1.0, -2.0])) ** 2)
+
+
+BOUNDS: dict[str, Any] = {
+    "pairs": {"a": (None, 4.0), "b": (-1.0, 0.5)},
+    "pairs of arrays": {"a": [1.0, 4.0], "b": (np.full(2, -1.0), 0.5)},
+    "trees": so.Bounds({"a": 1.0, "b": -1.0}, {"a": 4.0, "b": 0.5}),
+    "SciPy's, of trees": plain.Bounds({"a": 1.0, "b": -1.0}, {"a": 4.0, "b": 0.5}),
+    "SciPy's, of a number and a tree": plain.Bounds(-1, {"a": 4.0, "b": 0.5}),
+}
+
+
+@pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
+def test_bounds_of_a_tree(bounds: Any) -> None:
+    found = so.minimize(aim, {"a": 2.0, "b": np.zeros(2)}, bounds=bounds).x
+    np.testing.assert_allclose([found["a"], *found["b"]], [4.0, 0.5, -1.0])
+
+
+@pytest.mark.parametrize(
+    "bounds", [[(0, 1), (0, 1)], {"a": (0, 1)}, {"a": 1, "b": 2}, {"a": (0, 1, 2), "b": (0, 1)}]
+)
+def test_bounds_unlike_the_tree_are_told(bounds: Any) -> None:
+    with pytest.raises(ArgumentError, match="a pair in place of each leaf of x0"):
+        so.minimize(aim, {"a": 2.0, "b": np.zeros(2)}, bounds=bounds)
+
+
+T = np.linspace(0.0, 2.0, 9)
+
+
+def decay(rate: Any) -> Any:
+    return integrate.odeint(lambda y, t: -rate * y, np.ones(1), T)[:, 0]
+
+
+FITS: dict[str, Any] = {
+    "least_squares": lambda y: so.least_squares(lambda p: decay(p[0]) - y, [1.0]).x[0],
+    "least_squares of a tree": lambda y: so.least_squares(
+        lambda p: decay(p["k"]) - y, {"k": 1.0}
+    ).x["k"],
+    "curve_fit": lambda y: so.curve_fit(lambda t, k: decay(k), T, y, [1.0])[0][0],
+    "leastsq": lambda y: so.leastsq(lambda p: decay(p[0]) - y, [1.0])[0][0],
+    "minimize": lambda y: so.minimize(lambda p: np.sum((decay(p[0]) - y) ** 2), [1.0]).x[0],
+    "root": lambda y: so.root(lambda p: decay(p[0])[-1:] - y[-1:], [1.0]).x[0],
+    "fsolve": lambda y: so.fsolve(lambda p: decay(p[0])[-1:] - y[-1:], [1.0])[0],
+}
+
+
+@pytest.mark.parametrize("fit", FITS.values(), ids=FITS)
+def test_functions_with_reverse_derivatives_alone(fit: Any) -> None:
+    """The adjoint equation of a differential equation has no forward mode."""
+    np.testing.assert_allclose(fit(np.exp(-0.7 * T)), 0.7, rtol=1e-5)
