@@ -35,7 +35,6 @@ TESTS = (
     "tests/transforms/test_named_axes.py",
     "tests/transforms/test_per_sample.py",
     "tests/transforms/test_sparse.py",
-    "tests/unmodified/test_kernels.py",
     "tests/findings",
     "tests/scipy/test_special.py",
     "tests/scipy/test_optimize.py",
@@ -50,6 +49,7 @@ LATER = (
     "log_of_a_sum_of_complex",
     "choices_with_repetition",
     "edges[chdtrc",
+    "index array is no slice",  # NumPy 2.0 reads what it has written
 )
 PACKAGES = ("numpy", "scipy", "llvmlite", "optree", "opt_einsum")
 HEAD = f"""# Installations
@@ -124,7 +124,7 @@ def tried(python: str, wheel: Path, oldest: bool, folder: Path) -> tuple[list[st
     examples = re.findall(r"README: (\d+) examples, (\d+) failed", readme.stdout)
     doctor = run(inside, "-m", "fgrad", "doctor", cwd=folder)
     options = ("-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib")
-    left = " or ".join(LATER).replace("[", " and ")
+    left = " or ".join([" and ".join(re.findall(r"[\w.]+", name)) for name in LATER])
     tests = run(inside, "-m", "pytest", *options, *TESTS, "-k", f"not ({left})", cwd=folder)
     last = tests.stdout.strip().splitlines()[-1:] or ["nothing"]
     good = not (readme.returncode or tests.returncode or doctor.returncode)

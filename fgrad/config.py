@@ -37,6 +37,21 @@ from fgrad.base.system import cache_folder, processors
 _FREE = ("eager_compile",)  # settings on which compiled code does not depend
 
 
+def _whole(name: str, default: int, least: int = 0) -> int:
+    """A setting that is a whole number.
+
+    Raises:
+        ValueError: it is another text, or less than `least`.
+    """
+    text = os.environ.get(name) or str(default)
+    try:
+        if int(text) >= least:
+            return int(text)
+    except ValueError:
+        pass
+    raise ValueError(f"{name}={text} in the environment: a whole number from {least} on is meant")
+
+
 class Config:
     """The settings; one instance, `config`, is shared by all threads."""
 
@@ -72,14 +87,14 @@ class Config:
         self.epoch_cell = ctypes.c_int64(0)  # the epoch, for native code
         vars(self)["cpu"] = env("FGRAD_CPU") or "native"
         settings = {
-            "check": int(env("FGRAD_CHECK") or 1),
+            "check": _whole("FGRAD_CHECK", 1),
             "show": frozenset(filter(None, env("FGRAD_SHOW", "").split(","))),
             "dump": env("FGRAD_DUMP", ""),
             "traceback": env("FGRAD_TRACEBACK", ""),
             "disable_jit": env("FGRAD_DISABLE_JIT", "0") not in ("", "0"),
             "cache": env("FGRAD_CACHE", "1") != "0",
             "cache_dir": env("FGRAD_CACHE_DIR", "") or os.path.join(cache_folder(), "fgrad"),
-            "num_threads": int(env("FGRAD_NUM_THREADS") or processors()),
+            "num_threads": _whole("FGRAD_NUM_THREADS", processors(), least=1),
             "native_calls": env("FGRAD_NATIVE_CALLS", "1") != "0",
             "recycle": env("FGRAD_RECYCLE", "0") not in ("", "0"),
             "atomics": env("FGRAD_ATOMICS", "0") not in ("", "0"),
@@ -90,7 +105,7 @@ class Config:
             "cudnn": env("FGRAD_CUDNN", "1") != "0",
             "capture": env("FGRAD_CAPTURE", "1") != "0",
             "checks": env("FGRAD_CHECKS", "1") != "0",
-            "eager_compile": int(env("FGRAD_EAGER_COMPILE") or 0),
+            "eager_compile": _whole("FGRAD_EAGER_COMPILE", 0),
             "check_index": False,
             "nans": False,
             "infs": False,

@@ -101,7 +101,7 @@ for axis, (name, function) in zip(
     jacobian = fgrad.jacrev(function)(v)
     scale = abs(jacobian).max()
     axis.imshow(jacobian, cmap="RdBu", vmin=-scale, vmax=scale)
-    axis.set(title=name, xlabel="argument", ylabel="result")
+    axis.set(title=name, xlabel="argument", ylabel="result", xticks=range(0, 12, 2))
 plt.tight_layout()
 
 # %% [markdown]
@@ -229,7 +229,7 @@ slopes = saliency(x_test[wrong], given)
 figure, axes = plt.subplots(2, 4, figsize=(7, 3.8))
 for k, i in enumerate(wrong):
     axes[0, k].imshow(x_test[i].reshape(8, 8), cmap="gray_r")
-    axes[0, k].set_title(f"a {y_test[i]}, read as {given[k]}", fontsize=9)
+    axes[0, k].set_title(f"{y_test[i]}, read as {given[k]}", fontsize=9)
     axes[1, k].imshow(slopes[k].reshape(8, 8), cmap="RdBu_r")
 for axis in axes.flat:
     axis.axis("off")
@@ -304,7 +304,8 @@ for k in range(1, 1501):
 
 radius = np.sqrt(np.sum(shown[1500] ** 2, axis=1))
 assert abs(np.median(radius) - 1.0) < 0.25
-for axis, (k, made) in zip(plt.subplots(1, 3, figsize=(9, 3))[1], shown.items(), strict=True):
+panels = plt.subplots(1, 3, figsize=(9, 3), sharey=True)[1]
+for axis, (k, made) in zip(panels, shown.items(), strict=True):
     axis.plot(*ring(400).T, ".", ms=2, alpha=0.4, label="real")
     axis.plot(*made.T, ".", ms=2, label="made")
     axis.set(title=f"after {k} steps", xlim=(-2, 2), ylim=(-2, 2), aspect="equal")

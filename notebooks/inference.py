@@ -179,7 +179,8 @@ gains = paths[..., :1] + np.exp(paths[..., 1:2]) * paths[..., 2:]
 low, middle, high = np.quantile(gains.reshape(-1, 8), [0.05, 0.5, 0.95], axis=0)
 right.errorbar(np.arange(8), middle, [middle - low, high - middle], fmt="o", label="90 %")
 right.errorbar(np.arange(8) + 0.2, GAINS, 1.64 * ERRORS, fmt="k.", lw=0.7, label="each alone")
-right.set(xlabel="school", title="the schools know of each other"), right.legend()
+right.set(xlabel="school", ylabel="gain [points]", title="the schools know of each other")
+right.legend(loc="upper center")
 plt.tight_layout()
 
 # %% [markdown]
@@ -304,7 +305,8 @@ some = np.exp(paths[:, ::40, :2].reshape(-1, 2))
 for curve in fgrad.vmap(in_bed)(*some.T):
     left.plot(curve, color="C0", lw=0.4, alpha=0.5)
 left.plot(IN_BED, "ko", ms=4), left.set(xlabel="day", title="boys in bed")
-right.hist(number.ravel(), 60, density=True), right.set(xlabel="basic reproduction number")
+right.hist(number.ravel(), 60, density=True)
+right.set(xlabel="basic reproduction number", ylabel="posterior density")
 plt.tight_layout()
 
 # %% [markdown]
@@ -384,12 +386,12 @@ inside = truth > 2
 error = np.sqrt(np.mean((np.log(conductivity) - np.log(truth)) ** 2))
 assert error < 0.6 * np.sqrt(np.mean(np.log(truth) ** 2))
 assert 2.0 < np.median(conductivity[inside]) < 4.0 and 0.9 < np.median(conductivity[~inside]) < 1.1
-sides = plt.subplots(1, 2, figsize=(8, 3.4), sharey=True)[1]
+figure, sides = plt.subplots(1, 2, figsize=(8, 3.4), sharey=True, layout="constrained")
 for side, values, title in zip(sides, (truth, conductivity), ("truth", "found"), strict=True):
-    side.tripcolor(*points.T, triangles, values, vmin=0.5, vmax=3.2)
+    colors = side.tripcolor(*points.T, triangles, values, vmin=0.5, vmax=3.2)
     side.set(title=title, aspect="equal")
 sides[1].plot(*points[free >= 0][seen].T, "w.", ms=1)
-plt.tight_layout()
+_ = figure.colorbar(colors, ax=sides, label="conductivity")
 
 # %% [markdown]
 # A value with its gradient takes 1.4 times as long as one solution by SciPy: factors are kept for

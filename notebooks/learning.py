@@ -194,10 +194,10 @@ middle.plot([0, 1, 2, 5, 10], table[1], ".-", label="trained on all"), middle.le
 middle.set(xlabel="steps on ten points", ylabel="error of a new sine", ylim=(0, None))
 line, x = np.linspace(-4, 4, 200), rng.uniform(-4, 4, 10)
 y = 3.0 * np.sin(x + 1.0)
-right.plot(line, 3.0 * np.sin(line + 1.0), "k:"), right.plot(x, y, "k.")
-for k, width in ((0, 0.8), (1, 1.5), (10, 1.5)):
-    right.plot(line, model(adapted(meta, x, y, k), line), lw=width, label=f"{k} steps")
-right.legend()
+right.plot(line, 3.0 * np.sin(line + 1.0), "k:", label="the sine"), right.plot(x, y, "k.")
+for k, width, label in ((0, 0.8, "0 steps"), (1, 1.5, "1 step"), (10, 1.5, "10 steps")):
+    right.plot(line, model(adapted(meta, x, y, k), line), lw=width, label=label)
+right.set(xlabel="x", title="a new sine by ten points"), right.legend(fontsize=8)
 
 # %% [markdown]
 # ## REINFORCE on a gridworld

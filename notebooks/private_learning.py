@@ -173,6 +173,7 @@ figure, axis = plt.subplots(figsize=(4, 3.4), layout="constrained")
 axis.plot(predicted[left_out], measured, ".")
 axis.axline((0, 0), slope=1, color="k", lw=0.7)
 _ = axis.set(xlabel="predicted", ylabel="trained without it", title=f"r = {agreement:.4f}")
+axis.locator_params(nbins=5)
 
 # %% [markdown]
 # ## Labels that are wrong
@@ -197,10 +198,11 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
 left.plot(np.arange(1, 301), found, label="by influence on itself")
 left.plot([1, 300], [0, 1], "k:", label="by chance")
 left.set(xlabel="labels checked", ylabel="share of the wrong ones found"), left.legend()
-sheet = x[order[:12], :64].reshape(2, 6, 8, 8).transpose(0, 2, 1, 3).reshape(16, 48)
+first = np.pad(x[order[:12], :64].reshape(2, 6, 8, 8), ((0, 0), (0, 0), (3, 0), (1, 1)))
+sheet = first.transpose(0, 2, 1, 3).reshape(22, 60)  # a gap above each for its label
 right.imshow(sheet, cmap="gray_r"), right.axis("off")
 for k, i in enumerate(order[:12]):
-    place = (8 * (k % 6) - 0.3, 8 * (k // 6) + 1.8)
+    place = (10 * (k % 6) + 3.5, 11 * (k // 6) + 2.0)
     right.text(*place, "8" if y[i] > 0 else "3", color="C3", weight="bold")
 _ = right.set_title("the first twelve, and their labels (red)")
 

@@ -69,7 +69,7 @@ deviation = np.sqrt(height**2 - np.sum(across @ inverse * across, axis=1))
 plt.figure(figsize=(7, 3))
 plt.fill_between(new, mean - 2 * deviation, mean + 2 * deviation, alpha=0.2, label="95 %")
 plt.plot(new, mean, label="mean"), plt.plot(new, np.sin(new), "k:", label="truth")
-plt.plot(places, heights, "k.", ms=4)
+plt.plot(places, heights, "k.", ms=4), plt.xlabel("place")
 plt.legend(), plt.title(f"length {length:.2f}, noise {noise:.2f} (truth 0.20)")
 plt.tight_layout()
 
@@ -123,10 +123,11 @@ assert abs(kept[..., 0].std() - 1.0) < 0.1 and abs(kept[..., 1].mean() - 1.0) < 
 
 left, right = plt.subplots(1, 2, figsize=(8, 3))[1]
 left.plot(*kept[:, ::5].reshape(-1, 2).T, ".", ms=2)
-left.set_title(f"accepted {accepted.mean():.0%}, R-hat {r_hat.max():.3f}")
+title = f"accepted {accepted.mean():.0%}, R-hat {r_hat.max():.3f}"
+left.set(title=title, xlabel="first coordinate", ylabel="second")
 for row in kept:
     right.plot(row[:300, 1], lw=0.7)
-right.set(title="the chains", xlabel="step")
+right.set(title="the chains", xlabel="step", ylabel="second coordinate")
 plt.tight_layout()
 
 # %% [markdown]
@@ -280,7 +281,7 @@ error = np.sqrt(np.mean((conductivity - true_conductivity) ** 2))
 assert error < 0.02
 
 left, right = plt.subplots(1, 2, figsize=(8, 3))[1]
-left.plot(measured, lw=0.8), left.set(xlabel="time", title="what is measured")
+left.plot(measured, lw=0.8), left.set(xlabel="time", ylabel="temperature", title="what is measured")
 right.step(middle, true_conductivity, "k", where="mid", label="truth")
 right.step(middle, conductivity, where="mid", label=f"found, error {error:.3f}")
 right.set(xlabel="place", ylim=(0, 0.5)), right.legend()

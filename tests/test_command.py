@@ -17,6 +17,7 @@ from fgrad.base.pickling import Transformed
 from fgrad.command import doctor, explain, profile
 from fgrad.command.main import COMMANDS, main
 from fgrad.compile.jit.jitted import Jitted
+from fgrad.config import Config
 
 MODEL = """
 import sys
@@ -87,8 +88,8 @@ def test_doctor_finds_what_was_broken_on_purpose(tmp_path: Path) -> None:
     )
     assert done.returncode == 1, done.stderr
     found = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("FIX")}
-    assert found == {"bytecode:", "cache:", "settings:", "calls:", "threads:"}
-    assert done.stdout.count("\n      -> ") == 5
+    assert found - {"compiler:"} == {"bytecode:", "cache:", "settings:", "calls:", "threads:"}
+    assert done.stdout.count("\n      -> ") == len(found)
 
 
 @pytest.mark.parametrize("check", doctor.CHECKS)
@@ -119,6 +120,48 @@ def test_doctor_knows_old_and_missing_packages(
     with pytest.raises(doctor.Found) as caught:
         doctor.CHECKS["packages"]()
     assert requirement in caught.value.advice
+
+
+def test_doctor_names_all_packages_and_settings_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_requirements", lambda: ["numpy>=99", "scipy>=1", "none>=1"])
+    with pytest.raises(doctor.Found, match=r"numpy .* too old, none is not installed") as caught:
+        doctor.CHECKS["packages"]()
+    assert caught.value.advice == 'pip install "numpy>=99" "none>=1"'
+    monkeypatch.setenv("OMP_NUM_THREADS", "4096")
+    monkeypatch.setenv("MKL_NUM_THREADS", "4096")
+    with pytest.raises(doctor.Found) as caught:
+        doctor.CHECKS["threads"]()
+    assert "OMP_NUM_THREADS=" in caught.value.advice and "MKL_NUM_THREADS=" in caught.value.advice
+
+
+def test_doctor_without_scipy_says_so_and_not_that_its_blas_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "version_of", lambda name: "")
+    with pytest.raises(doctor.Found, match="SciPy is not installed"):
+        doctor.CHECKS["BLAS"]()
+
+
+def test_doctor_tells_why_a_cache_cannot_be_used() -> None:
+    folder = Path(os.devnull) / "cache"
+    done = command("doctor", FGRAD_CACHE_DIR=str(folder))
+    assert f"{folder} cannot be used: " in done.stdout, done.stdout
+
+
+def test_without_numpy_a_line_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError('no', name='numpy')")
+    done = command("doctor", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    assert done.stderr == "fgrad needs numpy: pip install numpy\n"
+
+
+@pytest.mark.parametrize("name", ["FGRAD_NUM_THREADS", "FGRAD_CHECK", "FGRAD_EAGER_COMPILE"])
+@pytest.mark.parametrize("text", ["many", "1.5", "-1"])
+def test_a_setting_that_is_no_whole_number_is_named(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ValueError, match=f"{name}={text} in the environment: a whole number"):
+        Config()
 
 
 @pytest.mark.parametrize("name", sorted(explain.classes()))

@@ -71,6 +71,7 @@ def _advice(error: Exception) -> str:
 def _packages() -> str:
     """Every package that fgrad requires, in the version that it requires."""
     told: list[str] = []
+    wrong: dict[str, str] = {}  # by what is to be installed
     for requirement in _requirements():
         match = re.match(r"([\w.-]+)>=([\d.]+)$", requirement)
         if match is None:
@@ -78,10 +79,13 @@ def _packages() -> str:
         name, least = match[1], match[2]
         version = version_of(name)
         if not version:
-            raise Found(f"{name} is not installed.", f'pip install "{requirement}"')
-        if _number(version) < _number(least):
-            raise Found(f"{name} {version} is too old.", f'pip install "{requirement}"')
+            wrong[requirement] = f"{name} is not installed"
+        elif _number(version) < _number(least):
+            wrong[requirement] = f"{name} {version} is too old"
         told.append(f"{name} {version}")
+    if wrong:
+        asked = " ".join([f'"{requirement}"' for requirement in wrong])
+        raise Found(f"{', '.join(wrong.values())}.", f"pip install {asked}")
     return ", ".join(told)
 
 
@@ -137,14 +141,24 @@ def _cache() -> str:
     seconds = time.perf_counter() - start
     advice = "export FGRAD_CACHE_DIR=folder, one that is yours alone and on a local disk"
     if back != b"probe":
-        said = [line.split() for w in heard for line in str(w.message).splitlines()]
-        why = [" ".join(words[1:]) for words in said if words[:1] == ["what"]]
-        told = why[0] if why else f"{config.cache_dir}: what was written cannot be read again"
-        raise Found(f"{told}.", advice)
+        raise Found(f"{_why_unusable(store, heard)}.", advice)
     store.remove([entry for entry in store.entries() if entry.name == _PROBE])
     if seconds > 2 * _SLOW_FILE:
         raise Found(f"{config.cache_dir} is slow: {seconds:.2f} s to write and read.", advice)
     return f"{config.cache_dir} can be written and read"
+
+
+def _why_unusable(store: DiskStore, heard: list[warnings.WarningMessage]) -> str:
+    """Why the cache does not give back what was written: as its warning says, or the system."""
+    said = [line.split() for w in heard for line in str(w.message).splitlines()]
+    why = [" ".join(words[1:]) for words in said if words[:1] == ["what"]]
+    if why:
+        return why[0]
+    try:
+        store.entries()
+    except OSError as error:
+        return f"{config.cache_dir} cannot be used: {error}"
+    return f"{config.cache_dir}: what was written cannot be read again"
 
 
 # Settings for debugging: by their names, when they slow things down, and how they do.
@@ -201,21 +215,24 @@ def _compiler() -> str:
 def _threads() -> str:
     """Compiled code has no more threads than cores, and the libraries of products neither."""
     many, mine = config.num_threads, processors()
+    wrong: dict[str, str] = {}  # by the setting that is to be changed
     if many > mine:
-        raise Found(
-            f"Compiled code starts {many} threads for {mine} cores that this process may use.",
-            f"export FGRAD_NUM_THREADS={mine}",
-        )
+        wrong["FGRAD_NUM_THREADS"] = f"compiled code starts {many} threads"
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         value = os.environ.get(name, "")
         if value.isdigit() and int(value) > mine:
-            raise Found(f"{name}={value}, on {mine} cores.", f"export {name}={mine}")
+            wrong[name] = f"{name}={value}"
+    if wrong:
+        what = f"For {mine} cores that this process may use: {', '.join(wrong.values())}."
+        raise Found(what, f"export {' '.join([f'{name}={mine}' for name in wrong])}")
     return f"{many} in compiled code, {mine} cores"
 
 
 def _blas() -> str:
     """Small products can take one thread of OpenBLAS: on a busy machine many take 100 times as
     long."""
+    if not version_of("scipy"):
+        raise Found("SciPy is not installed, whose OpenBLAS is used.", 'pip install "scipy>=1.14"')
     if importlib.import_module("fgrad.compile.cpu.blas_threads").thread_control() is None:
         raise Found(
             "SciPy's BLAS is not an OpenBLAS whose threads fgrad can set: small products and"
