@@ -7,7 +7,6 @@ written, how, and which of the two arrays are wanted at the end.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 from case import Case
 from outcomes import ALLOWED, call_python, difference, gradient_outcome, guarded, value_outcome
+from texts import function_of_text
 
 import fgrad
 
@@ -83,13 +83,7 @@ def _function(parts: tuple[str, ...], folder: Path) -> Callable[..., Any]:
     depth = 0 if around.endswith("i += 1") else depth
     pad = "    " * max(depth - 1, 0)
     text = TEXT.format(begin=begin, bind=bind, around=around, pad=pad, write=write, result=result)
-    path = folder / "bound.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(f"bound_{abs(hash(parts))}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.f
+    return function_of_text(text, folder)
 
 
 @pytest.mark.parametrize("number", DRAWN)

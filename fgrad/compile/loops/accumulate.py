@@ -220,7 +220,7 @@ def _joined(eqn: Eqn, k: int, other: int, prepared: Prepare) -> Eqn | None:
     first = eqn.params["n_consts" if eqn.prim is prims.scan else "n_body"]
     given, outputs = body.inputs[first + other], list(body.outputs)
     env: dict[Var, Atom] = {given: outputs[k]}
-    outputs[k], outputs[other] = outputs[other], given
+    outputs[k], outputs[other] = resolve_atom(outputs[other], env), given  # it may add nothing
     eqns = sorted_eqns([resolve_operands(e, env) for e in body.eqns], body)
     if eqns is None:
         return None
