@@ -99,7 +99,8 @@ REFUSED: dict[str, Refused] = {
     "least complex": (lambda: lax.reduce_max(A + 1j, (0,)), DtypeError, "no least"),
     **{f"{f.__name__} of complex": (
         lambda f=f: f(A + 1j), DtypeError, "takes real numbers")
-       for f in (nn.silu, nn.gelu, nn.mish, nn.soft_sign, nn.hard_silu, nn.sparse_plus)},
+       for f in (nn.silu, nn.gelu, nn.mish, nn.soft_sign, nn.hard_silu, nn.sparse_plus,
+                 nn.sigmoid, nn.glu)},
 }  # fmt: skip
 
 

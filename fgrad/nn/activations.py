@@ -216,7 +216,9 @@ def sigmoid(x: ArrayLike) -> Value:
         >>> sigmoid(0.0)
         np.float64(0.5)
     """
-    return ew.logistic(inexact(x))
+    x = inexact(x)
+    refuse_complex(x)
+    return ew.logistic(x)
 
 
 def tanh(x: ArrayLike) -> Value:
@@ -372,6 +374,7 @@ def glu(x: ArrayLike, axis: int = -1) -> Value:
         array([1.])
     """
     x = inexact(x)
+    refuse_complex(x)
     axis = normalize_axis(axis, len(x.shape))
     half, odd = divmod(x.shape[axis], 2)
     if odd:

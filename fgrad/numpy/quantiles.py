@@ -103,7 +103,8 @@ def median(
     lanes = lanes_of(x, axis)
     n, last = lanes.x.shape[-1], len(lanes.x.shape) - 1
     if n == 0:
-        empty = traced_full(x, lanes.lead, math.nan, x.dtype)
+        nan = complex(math.nan, math.nan) if x.dtype.kind == "c" else math.nan
+        empty = traced_full(x, lanes.lead, nan, x.dtype)
         return lanes.finish(empty, (), keepdims)
     ordered = lanes.ordered()
     low = take_slice(ordered, last, (n - 1) // 2, (n - 1) // 2 + 1)

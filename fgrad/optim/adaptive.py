@@ -233,7 +233,7 @@ def scale_by_sm3(b1: float = 0.9, b2: float = 1.0, eps: float = 1e-8) -> Gradien
     def largest(a: Value) -> tuple[Value, ...]:
         rank = len(a.shape)
         axes = [tuple([j for j in range(rank) if j != k]) for k in range(rank)]
-        return tuple([np.max(a, axis=rest) if rest else a for rest in axes])
+        return tuple([np.max(a, axis=rest, initial=0) if rest else a for rest in axes])
 
     def update(updates: Updates, state: Sm3State, params: Params | None = None) -> PyTree:
         leaves, treedef = tree.flatten(updates)

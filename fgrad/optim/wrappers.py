@@ -493,7 +493,7 @@ def centralize() -> GradientTransformation:
     def one(g: Value) -> Value:
         g = as_array(g)
         axes = tuple(range(1, len(g.shape)))
-        return g - np.mean(g, axis=axes, keepdims=True) if axes else g
+        return g - np.mean(g, axis=axes, keepdims=True) if axes and g.size else g
 
     return stateless(lambda updates, _: tree.map(one, updates))
 
@@ -522,6 +522,8 @@ def clip_by_block_rms(threshold: float) -> GradientTransformation:
 
     def one(u: Value) -> Value:
         u = as_array(u)
+        if not u.size:
+            return u
         square = np.mean(abs_square(u)) / threshold**2
         large = square > 1.0
         return u / np.where(large, np.sqrt(np.where(large, square, 1)), 1)

@@ -110,3 +110,9 @@ def test_float32_nan_and_equal_samples() -> None:
 def test_what_is_not_there_is_refused(program: Callable[..., Any]) -> None:
     with pytest.raises((ValueError, TypeError, IndexError)):
         jit(program)(X)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_range_between_quartiles_has_the_dtype_of_the_samples(dtype: str) -> None:
+    x = X.astype(dtype)
+    assert jit(traced.iqr)(x).dtype == plain.iqr(x, axis=0).dtype == x.dtype

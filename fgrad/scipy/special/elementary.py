@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fgrad.errors import UnsupportedNumpyError
+from fgrad.errors import DtypeError, UnsupportedNumpyError
 from fgrad.nn import activations as act
 from fgrad.nn import probability as prob
-from fgrad.numpy.promote import user_line
+from fgrad.numpy.promote import as_operand, user_line
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
 from fgrad.ops import erf_gamma as eg
@@ -18,7 +18,7 @@ from fgrad.ops import special_distributions as sd
 from fgrad.ops import special_elliptic as el
 from fgrad.ops import special_factorials as sf
 from fgrad.ops import special_functions as sp
-from fgrad.ops.complex import is_complex
+from fgrad.ops.complex import is_complex, real
 from fgrad.ops.elementwise import lit
 from fgrad.scipy.special.common import (
     converted,
@@ -231,16 +231,25 @@ def logsumexp(
     return prob.logsumexp(a, axis, b, keepdims, return_sign)
 
 
+def _with_largest(x: ArrayLike, axis: Axis) -> Value:
+    """The operand, if the maximum that SciPy subtracts exists."""
+    x = as_operand(x)
+    if x.dtype.kind == "b":
+        raise DtypeError("SciPy subtracts the maximum, which booleans do not allow.", user_line())
+    np.max(real(x), axis=axis)
+    return x
+
+
 @either_form
 def softmax(x: ArrayLike, axis: Axis = None) -> Value:
     """exp(x) / sum(exp(x)), over all elements unless an axis is given."""
-    return prob.softmax(x, axis)
+    return prob.softmax(_with_largest(x, axis), axis)
 
 
 @either_form
 def log_softmax(x: ArrayLike, axis: Axis = None) -> Value:
     """log(softmax(x)), over all elements unless an axis is given."""
-    return prob.log_softmax(x, axis)
+    return prob.log_softmax(_with_largest(x, axis), axis)
 
 
 # --- powers and losses ----------------------------------------------------------------------------

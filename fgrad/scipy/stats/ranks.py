@@ -132,6 +132,9 @@ def mode(
     best = np.argmax(counts, axis=-1)[..., None]
     value = take_along_axis(ordered, best, axis=-1)
     count = take_along_axis(counts, best, axis=-1)
+    if 0 in x.shape:  # no results: SciPy's are floats
+        dtype = inexact(x).dtype
+        value, count = value.astype(dtype), count.astype(dtype)
     rank = len(as_operand(a).shape)
     return ModeResult(*[_placed(v, place, rank, keepdims) for v in (value, count)])
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.errors import ArgumentError, DtypeError
+from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.promote import as_operand, inexact, normalize_axis, user_line
 from fgrad.scipy import special as sp
@@ -340,7 +340,7 @@ def iqr(
         raise refusal(f"scipy.stats.iqr with scale={scale!r}", "it is a number.", "scale=1.349")
     s = Samples("iqr", x, axis, nan_policy, keepdims)
     low, high = np.percentile(s.x, np.array(rng), axis=-1, method=interpolation)  # type: ignore[call-overload]
-    return s.placed((high - low) / scale)
+    return s.placed(((high - low) / scale).astype(s.x.dtype))
 
 
 @_either
@@ -366,7 +366,7 @@ def trim_mean(
     """
     s = Samples("trim_mean", a, axis, nan_policy, keepdims)
     cut = int(proportiontocut * s.n)
-    if 2 * cut >= s.n:
+    if s.n and 2 * cut >= s.n:
         raise ValueError("Proportion too big.")
     return s.placed(np.mean(np.sort(s.x, axis=-1)[..., cut : s.n - cut], axis=-1))
 
@@ -452,11 +452,16 @@ def describe(
 ) -> PyTree:
     """The number, the range, the mean, the variance, the skewness and the kurtosis of samples.
 
+    Raises:
+        ShapeError: there are no samples.
+
     Example:
         >>> float(describe(np.array([1.0, 3.0])).mean)
         2.0
     """
     s = Samples("describe", a, axis, nan_policy)
+    if 0 in s.x.shape:
+        raise ShapeError("scipy.stats.describe: there are no samples.", user_line())
     ends = np.min(s.x, axis=-1), np.max(s.x, axis=-1)
     mean, spread = np.mean(s.x, axis=-1), np.var(s.x, axis=-1, ddof=ddof)
     third, fourth = skew(s.x, -1, bias), kurtosis(s.x, -1, True, bias)
