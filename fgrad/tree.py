@@ -23,7 +23,7 @@ import numpy as np
 from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_extension, lazy_module, lazy_names
 from fgrad.base.tree_classes import LEAVES, NAMESPACE, forget, recognize
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, UnsupportedTypeError
 from fgrad.typing import PyTree, T
 
 if TYPE_CHECKING:
@@ -411,7 +411,8 @@ def ravel(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     The vector has the dtype that holds all leaves; the function gives each leaf its own back.
 
     Raises:
-        ArgumentError: the function is given a vector of another length.
+        UnsupportedTypeError: a leaf is no number and no array of numbers.
+        ArgumentError: the function is given a vector of another length, or none.
 
     Example:
         >>> vector, unravel = ravel({"w": np.ones((2, 2)), "b": 3.0})
@@ -421,7 +422,10 @@ def ravel(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
         np.float64(6.0)
     """
     found, treedef = flatten(tree)
-    found = [x if hasattr(x, "dtype") else np.asarray(x)[()] for x in found]
+    found = [x if hasattr(x, "dtype") else np.asarray(x) for x in found]
+    for x in found:
+        if x.dtype.kind in "OSU":
+            raise UnsupportedTypeError(f"tree.ravel takes a tree of numbers, not of {x!r}.")
     shapes, dtypes = [x.shape for x in found], [x.dtype for x in found]
     dtype = np.result_type(*dtypes) if dtypes else np.dtype(np.float64)
     parts = [np.ravel(x).astype(dtype) for x in found]
@@ -429,8 +433,10 @@ def ravel(tree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     ends = [int(n) for n in np.cumsum([math.prod(s) for s in shapes])]
 
     def unravel(flat: PyTree) -> PyTree:
-        if flat.shape != vector.shape:
-            raise ArgumentError(f"unravel takes shape {vector.shape}, not {flat.shape}.")
+        shape = getattr(flat, "shape", None)
+        if shape != vector.shape:
+            what = type(flat).__name__ if shape is None else shape
+            raise ArgumentError(f"unravel takes shape {vector.shape}, not {what}.")
         rows = zip([0, *ends], ends, shapes, dtypes, strict=False)
         return treedef.unflatten(
             [_as(flat[a:b].reshape(shape), kind)[()] for a, b, shape, kind in rows]

@@ -137,13 +137,29 @@ def key_of(x: Any) -> Key:
 
 def shape_of(x: Any) -> Shape:
     """The shape of an operand; () for Python scalars."""
-    return () if type(x) in PYTHON_KEYS else x.shape
+    if type(x) in PYTHON_KEYS:
+        return ()
+    try:
+        return x.shape
+    except AttributeError:
+        raise _no_array(x) from None
 
 
 def dtype_of(x: Value) -> np.dtype:
     """The dtype of an operand; the default one for Python scalars."""
     key = PYTHON_KEYS.get(type(x))
-    return x.dtype if key is None else dtype_of_key(key)
+    if key is not None:
+        return dtype_of_key(key)
+    try:
+        return x.dtype
+    except AttributeError:
+        raise _no_array(x) from None
+
+
+def _no_array(x: object) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"An array of numbers is expected, not {type(x).__qualname__}.", user_line()
+    )
 
 
 # --- dtypes ---------------------------------------------------------------------------------------

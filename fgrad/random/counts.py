@@ -258,7 +258,7 @@ def multinomial(
         20
     """
     p = as_array(p)
-    if not p.shape:
+    if not p.shape or not p.shape[-1]:
         raise ShapeError("random.multinomial takes a vector of probabilities.", user_line())
     count = p.shape[-1]
     n = as_array(n)
