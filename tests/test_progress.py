@@ -34,6 +34,7 @@ MATRIX, RIGHT = np.diag([2.0, 3.0, 5.0]) + 0.1, np.arange(3.0)
 SYSTEMS = (
     "cg", "bicgstab", "gmres", "minres", "bicg", "cgs", "qmr", "tfqmr", "lgmres", "gcrotmk",
 )  # fmt: skip
+LEAST_SQUARES = ("lsqr", "lsmr")
 
 
 def decay(t: Any, y: Any) -> Any:
@@ -91,7 +92,7 @@ EVALUATIONS: dict[str, Work] = {
     "optim jit": lambda p: fgrad.jit(
         lambda x: optim.minimize(bowl, x, progress=p).x)(np.zeros(2)),
     **{name: lambda p, name=name: getattr(linear, name)(MATRIX, RIGHT, progress=p)[0]
-       for name in SYSTEMS},
+       for name in (*SYSTEMS, *LEAST_SQUARES)},
     "differential_evolution": lambda p: optimize.differential_evolution(
         bowl, [(-5.0, 5.0)], rng=1, maxiter=3, progress=p
     ).x,
@@ -174,10 +175,11 @@ def test_so_they_are_inside_of_transforms(name: str) -> None:
     assert seen and seen == [(k, None) for k in range(1, len(seen) + 1)]
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", (*SYSTEMS, *LEAST_SQUARES))
 def test_systems_tell_their_steps_forward_and_back(name: str) -> None:
     def first(q: Any, p: Progress) -> Any:
-        return getattr(linear, name)(lambda x: MATRIX @ x, q * RIGHT, progress=p)[0][0]
+        matrix = MATRIX if name in LEAST_SQUARES else lambda x: MATRIX @ x
+        return getattr(linear, name)(matrix, q * RIGHT, progress=p)[0][0]
 
     seen = seen_by(lambda p: fgrad.jit(fgrad.grad(first), static_argnums=1)(1.0, p))
     assert seen[0] == (1, None)

@@ -27,11 +27,13 @@ from fgrad.scipy._bound import (
     Transform,
     along,
     derived,
+    in_program,
     itself,
     of_number,
     second_derivative,
     twice_along,
 )
+from fgrad.scipy._brackets import brent, settings_of
 from fgrad.scipy._derivatives import jacobian
 from fgrad.scipy._host import (
     Untraced,
@@ -226,6 +228,9 @@ def _bracketing(name: str) -> Function:
                 return np.float64(getattr(plain, name)(counted, low, high, **options))
 
         fun = _scalar(f, args)
+        settings = settings_of(options) if name == "brentq" and not progress else None
+        if settings is not None and in_program():
+            return implicit(fun, brent(fun, a, b, settings))
         return implicit(fun, on_host(solver, NUMBER, fun, np.float64(0.5), a, b))
 
     bracketing.__name__ = bracketing.__qualname__ = name

@@ -10,7 +10,7 @@ import scipy.integrate as plain
 
 import fgrad
 import fgrad.scipy.integrate as si
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, ShapeError
 
 TIMES = np.array([0.0, 0.3, 1.0, 2.5])
 
@@ -155,3 +155,46 @@ def test_times_and_starts_that_scipy_refuses(y0: Any, t_eval: Any) -> None:
         solve(plain, np.array(y0))
     with pytest.raises(ArgumentError, match="solve_ivp"):
         fgrad.jit(lambda y: solve(si, y))(np.array(y0))
+
+
+METHODS = ("RK45", "RK23", "DOP853", "Radau", "BDF", "LSODA")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shape", [(2,), (4,), (3, 3), (1, 3), (0,)])
+@pytest.mark.parametrize("transform", [fgrad.jit, fgrad.grad])
+def test_slopes_of_a_wrong_shape(method: str, shape: tuple[int, ...], transform: Any) -> None:
+    def end(k: Any) -> Any:
+        found = si.solve_ivp(
+            lambda t, y: k * np.ones(shape), (0.0, 1.0), np.ones(3), method, t_eval=[1.0]
+        )
+        return np.sum(found.y)
+
+    with pytest.raises(ShapeError, match=r"The slopes .* have shape .*, its values \(3,\)"):
+        transform(end)(1.0)
+
+
+@pytest.mark.parametrize("method", METHODS[:3])
+def test_one_slope_for_all_values_is_scipys(method: str) -> None:
+    def end(k: Any, ivp: Any = si) -> Any:
+        return ivp.solve_ivp(lambda t, y: k * t, (0.0, 1.0), np.ones(3), method, t_eval=[1.0]).y
+
+    np.testing.assert_allclose(fgrad.jit(end)(2.0), end(2.0, plain), rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["Radau", "BDF", "LSODA"])
+def test_sensitivities_of_stiff_problems(method: str) -> None:
+    def end(m: Any, ivp: Any = si, tight: float = 1.0) -> Any:
+        def slopes(t: Any, y: Any) -> Any:
+            return np.array([y[1], m * ((1 - y[0] ** 2) * y[1] - y[0])])
+
+        found = ivp.solve_ivp(
+            slopes, (0.0, 0.9), np.array([2.0, 0.0]), method, t_eval=[0.3, 0.9],
+            rtol=1e-7 * tight, atol=1e-9 * tight,
+        )  # fmt: skip
+        return np.sum(found.y[0] ** 2)
+
+    h = 1.0
+    wanted = [end(1e3 + s * h, plain, 1e-4) for s in (1, -1)]
+    slope = (wanted[0] - wanted[1]) / (2 * h)
+    assert fgrad.jit(fgrad.grad(end))(1e3) == pytest.approx(slope, rel=2e-3)

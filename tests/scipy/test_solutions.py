@@ -333,3 +333,45 @@ def test_minimisers_under_constraints_by_older_names(name: str) -> None:
     np.testing.assert_allclose(forward, slope, atol=1e-4)
     with pytest.raises((TypeError, UnsupportedNumpyError)):
         grad(lambda p: so.fmin_slsqp(lambda x: x @ x * p, np.zeros(2), full_output=1)[0])(1.0)
+
+
+ROOTS: list[tuple[Any, tuple[float, float]]] = [
+    (lambda x, p: x**3 - p, (0.0, 9.0)),
+    (lambda x, p: np.cos(x) - p * x, (0.0, 2.0)),
+    (lambda x, p: np.exp(x) - 2 - p, (-40.0, 40.0)),
+    (lambda x, p: (x - p) ** 3 + (x - p) * 1e-3, (-2.0, 9.0)),
+    (lambda x, p: np.arctan(1e6 * (x - p)), (-7.0, 11.0)),
+    (lambda x, p: x - p, (0.7, 5.0)),
+    (lambda x, p: x - p, (-5.0, 0.7)),
+    (lambda x, p: np.where(x < p, -1.0, 1.0), (-1.0, 2.0)),
+]
+
+
+@pytest.mark.parametrize("k", range(len(ROOTS)))
+def test_brents_search_in_compiled_code_is_scipys(k: int) -> None:
+    f, ends = ROOTS[k]
+    ps = np.array([0.7, 0.61, 0.3]) if k not in (5, 6) else np.array([0.7])
+
+    def root(p: Any, find: Any = so.brentq, **options: Any) -> Any:
+        return find(lambda x: f(x, p), *ends, **options)
+
+    wanted = [root(float(p), scipy.optimize.brentq) for p in ps]
+    np.testing.assert_allclose([fgrad.jit(root)(p) for p in ps], wanted, rtol=1e-14)
+    np.testing.assert_allclose(fgrad.jit(fgrad.vmap(root))(ps), wanted, rtol=1e-14)
+    few = {"maxiter": 3, "disp": False, "xtol": 1e-3}
+    wanted = [root(float(p), scipy.optimize.brentq, **few) for p in ps]
+    np.testing.assert_allclose([fgrad.jit(lambda p: root(p, **few))(p) for p in ps], wanted)
+
+
+def test_brents_search_refuses_as_scipys() -> None:
+    def root(p: Any, **options: Any) -> Any:
+        return so.brentq(lambda x: np.sqrt(x) - p, 0.0, 9.0, **options)
+
+    with pytest.raises(ValueError, match="different signs"):
+        fgrad.jit(root)(4.0)
+    with pytest.raises(RuntimeError, match="converge after 2 iterations"):
+        fgrad.jit(lambda p: root(p, maxiter=2))(1.0)
+    with pytest.raises(ValueError, match="NaN"):
+        fgrad.jit(root)(np.nan)
+    with pytest.raises(ValueError, match="xtol too small"):
+        fgrad.jit(lambda p: root(p, xtol=-1.0))(1.0)

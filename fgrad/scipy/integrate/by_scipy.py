@@ -86,8 +86,20 @@ def _atol_of_all(atol: PyTree, n: int, size: int) -> PyTree:
     return np.concatenate([np.broadcast_to(atol, n), np.full(size - n, np.min(atol))])
 
 
-def solve_by_scipy(field: Field, how: Method, y0: Value, ts: Value, params: list[Value]) -> Value:
-    """The solution at each of `ts`, shape (T, n), of which the first is y0."""
+def solve_by_scipy(
+    field: Field,
+    how: Method,
+    y0: Value,
+    ts: Value,
+    params: list[Value],
+    jacobian: Field | None = None,
+) -> Value:
+    """The solution at each of `ts`, shape (T, n), of which the first is y0.
+
+    Arguments:
+        jacobian: the derivatives of the slopes in y, or what Newton's iterations take for them.
+    """
+    block = jacobian or jacfwd(field)
     n, count = int(y0.shape[0]), int(ts.shape[0])
 
     @CustomJvp
@@ -96,7 +108,7 @@ def solve_by_scipy(field: Field, how: Method, y0: Value, ts: Value, params: list
             return field(y, t, params)
 
         def fun(x: tuple[Value, Value]) -> PyTree:
-            return slope(*x), (jacfwd(slope, argnums=1)(*x) if with_jacobian(how) else NONE)
+            return slope(*x), (block(x[1], x[0], params) if with_jacobian(how) else NONE)
 
         like, example = Aval((count, n), y0.dtype), (np.float64(0.5), y0)
         solver = _numeric(how, n, count)
@@ -108,7 +120,7 @@ def solve_by_scipy(field: Field, how: Method, y0: Value, ts: Value, params: list
         moved = np.zeros_like(ys)
         active = [k for k, d in enumerate(dparams) if d is not None]
         if dy0 is not None or dts is not None or active:
-            slopes = _sensitivities(field, how, y0, ts, params, active)
+            slopes = _sensitivities(field, block, how, y0, ts, params, active)
             along = [np.zeros_like(y0) if dy0 is None else dy0]
             if dts is not None:
                 along[0] = along[0] - field(y0, ts[0], params) * dts[0]
@@ -124,7 +136,13 @@ def solve_by_scipy(field: Field, how: Method, y0: Value, ts: Value, params: list
 
 
 def _sensitivities(
-    field: Field, how: Method, y0: Value, ts: Value, params: list[Value], active: Sequence[int]
+    field: Field,
+    block: Field,
+    how: Method,
+    y0: Value,
+    ts: Value,
+    params: list[Value],
+    active: Sequence[int],
 ) -> Value:
     """The derivatives of the solution in its start and in some parameters, shape (T, n, n + m)."""
     n = int(y0.shape[0])
@@ -145,10 +163,14 @@ def _sensitivities(
         ds = vmap(lambda s, d: jvp(slope, (y, at), (s, d))[1])(s, directions)
         return np.concatenate([slope(y, at), np.reshape(ds, -1)])
 
+    def diagonal(state: Value, t: Value, given: list[Value]) -> Value:
+        same = np.eye(1 + n + m, dtype=y0.dtype)[:, None, :, None]
+        return np.reshape(same * block(state[:n], t, given)[:, None, :], (size, size))
+
     size = n * (1 + n + m)
     start = np.concatenate([y0, np.eye(n + m, n, dtype=y0.dtype).ravel()])
     wide = how._replace(atol=_atol_of_all(how.atol, n, size))
-    found = solve_by_scipy(both, wide, start, ts, params)[:, n:]
+    found = solve_by_scipy(both, wide, start, ts, params, diagonal)[:, n:]
     return np.swapaxes(np.reshape(found, (int(ts.shape[0]), n + m, n)), 1, 2)
 
 

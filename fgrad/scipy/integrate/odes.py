@@ -29,6 +29,7 @@ from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import refusal
 from fgrad.scipy._host import as_result, at_once, refuse_options, refuse_unknown
+from fgrad.scipy.integrate._checks import check_times, misshapen
 from fgrad.scipy.integrate._progress import telling
 from fgrad.scipy.integrate.by_scipy import Method, event_times, solve_by_scipy
 from fgrad.scipy.integrate.complex_problems import (
@@ -251,8 +252,10 @@ def _solution(
         for k, p in zip(floats, params, strict=True):
             given[k] = as_given(p, leaves[k])
         arguments, captured = tree.unflatten(treedef, given)
-        slope = np.reshape(as_operand(converted(y, t, *arguments, *captured)), -1)
-        return slope.astype(y0.dtype)
+        slope = as_operand(converted(y, t, *arguments, *captured))
+        if slope.shape not in ((), (1,), y0.shape, (*y0.shape, 1)):
+            raise misshapen(slope.shape, y0.shape)
+        return np.broadcast_to(np.reshape(slope, -1).astype(y0.dtype), y0.shape)
 
     params = [as_real(leaves[k]) for k in floats]
     if isinstance(control, Method):
@@ -464,35 +467,13 @@ def _traced_problem(
         ts, inner = np.stack([ends[0], *steps[1:-1], last]), slice(None)
     else:
         middle = _doubles(t_eval)
-        _check_times(middle, ends)
+        check_times(middle, ends)
         if stop is not None:
             middle = middle[: int(np.sum(_until(middle, ends, t_events[stop][-1])))]  # type: ignore[index]
         ts, inner = np.concatenate([np.reshape(ends[0], (1,)), middle]), slice(1, None)
     ys = np.transpose(solve(ts)[inner])
     sol = _dense(solve, ends) if dense_output else None
     return OdeSolution(ts[inner], ys, np.all(np.isfinite(ys)), t_events, y_events, sol)
-
-
-def _check_times(ts: Value, ends: Sequence[Value]) -> None:
-    """Refuse times of results that SciPy refuses, if they are known."""
-    known = [concrete(x) for x in (ts, *ends)]
-    if any([x is None for x in known]):
-        return
-    times, first, last = [np.asarray(x) for x in known]
-    steps = np.diff(times) if last >= first else -np.diff(times)
-    low, high = min(first, last), max(first, last)
-    what = (
-        f"t_eval of shape {times.shape}"
-        if times.ndim != 1
-        else f"t_eval is not within t_span, from {low} to {high}"
-        if ((times < low) | (times > high)).any()
-        else "t_eval is not in order, or has equal times"
-        if (steps <= 0).any()
-        else None
-    )
-    if what is not None:
-        write = ("write", "t_eval=np.linspace(*t_span, 50)")
-        raise ArgumentError(f"solve_ivp: {what}.", (*user_line(), write))
 
 
 BANDS = ("lband", "uband")

@@ -60,19 +60,21 @@ def peak_prominences(
         return plain.peak_prominences(v, places, wlen)[1:]
 
     left, right = pure_callback(call, (like, like), stop_gradient(values))
-    bases = np.maximum(at(values)[left].get(), at(values)[right].get())
-    return values[places] - bases, left, right
+    return _stands_out(values, places, left, right), left, right
 
 
-def _crossings(
-    v: np.ndarray, peaks: np.ndarray, rel_height: float, given: tuple[np.ndarray, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The last places on both sides that are not higher than a level, or the bases."""
-    _, heights, starts, ends = plain.peak_widths(v, peaks, float(rel_height), given)
-    first, last = np.floor(starts).astype(np.intp), np.ceil(ends).astype(np.intp)
-    _, left, right = given
-    first = first - ((v[first] > heights) & (first > left))  # where a sum was rounded up
-    return first, last + ((v[last] > heights) & (last < right))
+def _stands_out(values: Value, places: np.ndarray, left: Value, right: Value) -> Value:
+    """How far peaks are above the higher of their bases."""
+    return values[places] - np.maximum(at(values)[left].get(), at(values)[right].get())
+
+
+def _beside(values: Value, near: Value, heights: Value, base: Value, side: int) -> Value:
+    """The last place on a side of a peak that is not higher than a level, or the base, from where
+    SciPy's line crosses it."""
+    place: Value = (np.floor(near) if side < 0 else np.ceil(near)).astype(np.intp)
+    # A sum that was rounded up ends one place too early.
+    higher = (at(values)[place].get() > heights) & (side * (base - place) > 0)
+    return place + side * higher
 
 
 def _crossed(values: Value, k: Value, side: int, heights: Value) -> Value:
@@ -108,16 +110,28 @@ def peak_widths(
     values, places = _signal("peak_widths", x, peaks)
     if not has_tracer((rel_height,)) and rel_height < 0:
         raise wrong("peak_widths", f"rel_height={rel_height}", "rel_height=0.5")
-    given = peak_prominences(values, places, wlen) if prominence_data is None else prominence_data
-    height, left, right = [as_operand(v) for v in given]
+    place, number = [Aval(places.shape, np.dtype(t)) for t in (np.intp, np.float64)]
+    sources = [stop_gradient(as_operand(v)) for v in (values, rel_height)]
+    if prominence_data is None:
+
+        def bases(v: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, ...]:
+            given = plain.peak_prominences(v, places, wlen)
+            return *given[1:], *plain.peak_widths(v, places, float(share), given)[1:]
+
+        like = (place, place, number, number, number)
+        left, right, *found = pure_callback(bases, like, *sources)
+        height = _stands_out(values, places, left, right)
+    else:
+
+        def call(v: np.ndarray, share: np.ndarray, *data: np.ndarray) -> tuple[np.ndarray, ...]:
+            return plain.peak_widths(v, places, float(share), data)[1:]
+
+        height, left, right = [as_operand(v) for v in prominence_data]
+        given = stop_gradient(height), left, right
+        found = pure_callback(call, (number,) * 3, *sources, *given)
+    level, before, after = found
+    first = _beside(values, before, level, left, -1)
+    last = _beside(values, after, level, right, 1)
     heights = values[places] - height * rel_height
-    like = Aval(places.shape, np.dtype(np.intp))
-
-    def call(*found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        v, share, *data = found
-        return _crossings(v, places, share, tuple(data))  # type: ignore[arg-type]
-
-    sources = [stop_gradient(as_operand(v)) for v in (values, rel_height, height)]
-    first, last = pure_callback(call, (like, like), *sources, left, right)
     starts, ends = _crossed(values, first, -1, heights), _crossed(values, last, 1, heights)
     return ends - starts, heights, starts, ends

@@ -271,7 +271,7 @@ class _Problem:
             return r + self.a.matvec(x), self.a.rmatvec(r) - self.squared(x)
         return self.a.matvec(x) + self.squared(r), x - self.a.rmatvec(r)
 
-    def solve(self, how: Callable[..., PyTree], many: int) -> PyTree:
+    def solve(self, how: Callable[..., PyTree], many: int, told: Told) -> PyTree:
         """The solver of that system, which gives SciPy's further results beside the solution."""
         rows, columns = self.a.shape
         form = host_form(self.a, self.dtype)
@@ -285,7 +285,9 @@ class _Problem:
                 a = plain.aslinearoperator(form.made(values))
                 found, more, variances = how(a, f, float(damp))
                 tall = rows >= columns
-                other = _inverse_of_squares(a.H if tall else a, g if tall else f - a @ g, damp)
+                with told:
+                    b, h = (a.H, g) if tall else (a, f - a @ g)
+                    other = _inverse_of_squares(b, h, damp, told)
                 x = found - other if tall else g + a.H @ other
                 x = found if not g.any() else x
                 r = f - a @ x if tall else other
@@ -324,7 +326,7 @@ class _Problem:
         return solve
 
 
-def _inverse_of_squares(b: PyTree, h: np.ndarray, damp: float) -> np.ndarray:
+def _inverse_of_squares(b: PyTree, h: np.ndarray, damp: float, told: Told) -> np.ndarray:
     """(B B^H + damp^2)^-1 h, without squares of the condition: C^H w = h, C y = w."""
     if not h.any():
         return h
@@ -339,8 +341,17 @@ def _inverse_of_squares(b: PyTree, h: np.ndarray, damp: float) -> np.ndarray:
 
     c = plain.LinearOperator((many, rows), below, rmatvec=across, dtype=h.dtype)
     exact = {"atol": 1e-15, "btol": 1e-15, "conlim": 0.0, "iter_lim": 20 * (rows + columns)}
-    w = plain.lsqr(c.H, h, **exact)[0]
-    return plain.lsqr(c, w, **exact)[0]
+    w = plain.lsqr(_stepping(c.H, told), h, **exact)[0]
+    return plain.lsqr(_stepping(c, told), w, **exact)[0]
+
+
+def _stepping(a: PyTree, told: Told) -> PyTree:
+    """A matrix whose products with vectors are told: one of `lsqr` and `lsmr` in each step."""
+    if not told.progress:
+        return a
+    base = plain.aslinearoperator(a)
+    step = told.counted(base.matvec)
+    return plain.LinearOperator(base.shape, step, rmatvec=base.rmatvec, dtype=base.dtype)
 
 
 def lsqr(
@@ -354,6 +365,8 @@ def lsqr(
     show: bool = False,
     calc_var: bool = False,
     x0: ArrayLike | None = None,
+    *,
+    progress: bool | Progress = False,
 ) -> tuple[Value, ...]:
     """The x with the least |A x - b|^2 + damp^2 |x - x0|^2, as `scipy.sparse.linalg.lsqr`.
 
@@ -362,6 +375,7 @@ def lsqr(
         b: the right-hand side, a vector.
         damp: the damping; derivatives flow to it, to `A` and to `b`.
         atol, btol, conlim, iter_lim, show, calc_var, x0: as in SciPy.
+        progress: as for `cg`.
 
     Returns:
         SciPy's tuple `(x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var)`. The
@@ -378,15 +392,18 @@ def lsqr(
         array([0.5, 0.5])
     """
     given = {"atol": atol, "btol": btol, "conlim": conlim, "iter_lim": iter_lim, "show": show}
+    told = steps_of(progress, "lsqr")
     if not needs_rules(A, b, damp, x0):
-        return plain.lsqr(A, b, damp, calc_var=calc_var, x0=x0, **given)
+        with told:
+            return plain.lsqr(_stepping(A, told), b, damp, calc_var=calc_var, x0=x0, **given)
     problem = _problem("lsqr", A, b, damp, x0)
 
     def how(a: PyTree, f: np.ndarray, d: float) -> PyTree:
-        x, *more, var = plain.lsqr(a, f, d, calc_var=calc_var, **given)
+        with told:
+            x, *more, var = plain.lsqr(_stepping(a, told), f, d, calc_var=calc_var, **given)
         return x, tuple(map(np.float64, more)), np.zeros(a.shape[1]) + var
 
-    x, (more, var), (short, long, size) = problem.solve(how, 8)
+    x, (more, var), (short, long, size) = problem.solve(how, 8, told)
     istop, itn, _, _, anorm, acond, arnorm, _ = more
     whole = [v.astype(np.int64) for v in (istop, itn)]
     return x, *whole, short, long, anorm, acond, arnorm, size, (var if calc_var else var * 0)
@@ -402,11 +419,13 @@ def lsmr(
     maxiter: int | None = None,
     show: bool = False,
     x0: ArrayLike | None = None,
+    *,
+    progress: bool | Progress = False,
 ) -> tuple[Value, ...]:
     """The x with the least |A x - b|^2 + damp^2 |x|^2, as `scipy.sparse.linalg.lsmr`; see `lsqr`.
 
     Arguments:
-        A, b, damp, atol, btol, conlim, show, x0: as for `lsqr`.
+        A, b, damp, atol, btol, conlim, show, x0, progress: as for `lsqr`.
         maxiter: the most iterations.
 
     Returns:
@@ -419,15 +438,18 @@ def lsmr(
         array([0.5, 0.5])
     """
     given = {"atol": atol, "btol": btol, "conlim": conlim, "maxiter": maxiter, "show": show}
+    told = steps_of(progress, "lsmr")
     if not needs_rules(A, b, damp, x0):
-        return plain.lsmr(A, b, damp, x0=x0, **given)
+        with told:
+            return plain.lsmr(_stepping(A, told), b, damp, x0=x0, **given)
     problem = _problem("lsmr", A, b, damp, x0)
 
     def how(a: PyTree, f: np.ndarray, d: float) -> PyTree:
-        x, *more = plain.lsmr(a, f, d, **given)
+        with told:
+            x, *more = plain.lsmr(_stepping(a, told), f, d, **given)
         return x, tuple(map(np.float64, more[:6])), np.zeros(a.shape[1])
 
-    x, (more, _), (_, long, size) = problem.solve(how, 6)
+    x, (more, _), (_, long, size) = problem.solve(how, 6, told)
     istop, itn, _, normar, norma, conda = more[:6]
     return x, istop.astype(np.int64), itn.astype(np.int64), long, normar, norma, conda, size
 
