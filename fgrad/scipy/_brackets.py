@@ -16,9 +16,10 @@ from fgrad import lax
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.ops import checked
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy._host import floats
+from fgrad.scipy._host import constant, floats
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike
+from fgrad.transforms.custom.implicit import closure_convert
+from fgrad.typing import ArrayLike, PyTree
 
 _LEAST_RTOL = float(4 * np.finfo(float).eps)
 
@@ -89,7 +90,8 @@ def _tolerance(s: _Bracket, settings: Settings) -> tuple[Value, Value]:
 
 def _ended(s: _Bracket, settings: Settings) -> Value:
     delta, half = _tolerance(s, settings)
-    return (s.f == 0) | (np.abs(half) < delta)
+    near: PyTree = (s.f == 0) | (np.abs(half) < delta)
+    return near
 
 
 def _interpolated(s: _Bracket) -> Value:
@@ -116,20 +118,27 @@ def brent(
     f: Callable[[Value], Value], low: ArrayLike, high: ArrayLike, settings: Settings
 ) -> Value:
     """A root of f between two ends, which has no derivative yet."""
+    converted, consts = closure_convert(f, np.float64(0.5))
+    held = constant(consts)  # no step has a derivative
+
+    def search(x: Value) -> Value:
+        return converted(x, *held)
+
     ends = stop_gradient(np.stack([floats(low), floats(high)]).astype(np.float64))
-    values = stop_gradient(lax.map(f, ends))
-    zero = np.float64(0.0)
+    values = lax.map(search, ends)
+    zero: PyTree = np.float64(0.0)
+    count: PyTree = np.int64(0)
     opposed = np.signbit(values[0]) != np.signbit(values[1])
     fits = opposed | (values[0] == 0) | (values[1] == 0) | np.isnan(values).any()
     checked.require(fits, checked.text_of(ValueError("f(a) and f(b) must have different signs")))
     given = ends[0], ends[1], zero, values[0], values[1], zero, zero, zero, ends[1]
-    start = _arranged(_Bracket(*given, np.int64(0)))
+    start = _arranged(_Bracket(*given, count))
 
     def going(s: _Bracket) -> Value:
-        more = ~_ended(s, settings) & ~np.isnan(s.f)
+        more = np.logical_not(_ended(s, settings)) & ~np.isnan(s.f)
         return more & (s.count < settings.maxiter) & (values[0] != 0)
 
-    found = lax.while_loop(going, lambda s: _arranged(_stepped(f, s, settings)), start)
+    found = lax.while_loop(going, lambda s: _arranged(_stepped(search, s, settings)), start)
     nan = np.isnan(values).any() | np.isnan(found.f)
     checked.require(
         ~nan, checked.text_of(ValueError("The function value is NaN; brentq cannot continue."))

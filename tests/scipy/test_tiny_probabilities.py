@@ -87,3 +87,14 @@ def test_a_tail_less_than_any_float_leaves_scipys_quantile(
     with np.errstate(all="ignore"):
         found = fgrad.jit(getattr(stats, name).isf)(5e-324, *shapes)
         assert found == pytest.approx(getattr(scipy.stats, name).isf(5e-324, *shapes))
+
+
+@pytest.mark.parametrize("c", [0.05, 0.4, 3.0])
+def test_log_gamma_where_its_exponential_is_no_float(c: float) -> None:
+    ps, h = np.array([1e-3, 1e-13, 1e-40, 1e-200, 1e-300]), 1e-4
+    found = fgrad.jit(stats.loggamma.ppf)(ps, c)
+    np.testing.assert_allclose(found, scipy.stats.loggamma.ppf(ps, c), rtol=1e-12)
+    np.testing.assert_allclose(fgrad.jit(stats.loggamma.cdf)(found, c), ps, rtol=1e-11)
+    slope = fgrad.jit(fgrad.grad(lambda p: np.sum(stats.loggamma.ppf(p, c))))(ps) * ps
+    ends = [scipy.stats.loggamma.ppf(ps * (1 + s * h), c) for s in (1, -1)]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / (2 * h), rtol=1e-5)

@@ -20,6 +20,8 @@ from fgrad.scipy.stats.tails import (
     folded_normal_below,
     jf_below,
     jf_sum,
+    log_gamma_below,
+    log_gamma_quantile,
     log_share,
     mielke_above,
     pearson_below,
@@ -423,8 +425,7 @@ FAMILIES: tuple[Continuous, ...] = (
     ),
     Continuous(
         "loggamma", "c", logpdf=lambda z, c: c * z - np.exp(z) - sp.gammaln(c),
-        cdf=lambda z, c: sp.gammainc(c, np.exp(z)), sf=lambda z, c: sp.gammaincc(c, np.exp(z)),
-        ppf=lambda q, c: np.log(sp.gammaincinv(c, q)),
+        cdf=log_gamma_below, sf=lambda z, c: sp.gammaincc(c, np.exp(z)), ppf=log_gamma_quantile,
     ),
     Continuous(
         "loglaplace", "c",

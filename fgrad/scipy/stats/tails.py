@@ -12,6 +12,7 @@ from fgrad.scipy import special as sp
 from fgrad.trace import Value
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
+_LEAST = -700.0  # of an exponent
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
@@ -166,3 +167,19 @@ def pearson_ends(skew: Value) -> tuple[Value, Value]:
     end = -2 / np.where(none, lit(skew, 1), skew)
     low = np.where((skew > 0) & ~none, end, lit(skew, -math.inf))
     return low, np.where((skew < 0) & ~none, end, lit(skew, math.inf))
+
+
+def log_gamma_below(z: Value, c: Value) -> Value:
+    """P(c, exp(z)), which is exp(c z) / Gamma(c + 1) where exp(z) is no float any more."""
+    far = z < _LEAST
+    near = np.where(far, lit(z, 0), z)
+    start = np.exp(c * np.where(far, z, lit(z, _LEAST)) - sp.gammaln(c + 1))
+    return np.where(far, start, sp.gammainc(c, np.exp(near)))
+
+
+def log_gamma_quantile(q: Value, c: Value) -> Value:
+    """The logarithm of the x with P(c, x) = q, by the series where x is no float."""
+    start = (np.log(q) + sp.gammaln(c + 1)) / c
+    far = start < _LEAST
+    inside = sp.gammaincinv(c, np.where(far, lit(q, 0.5), q))
+    return np.where(far, start, np.log(inside))
