@@ -90,6 +90,7 @@ docs: $(VENV)/.extras-dev
 site: $(VENV)/.extras-docs
 	$(PY) -m sphinx -b html --fail-on-warning --keep-going --quiet docs build/site/$(VERSION)
 	$(PY) docs/versions.py build/site
+	$(PY) docs/search_check.py build/site/$(VERSION)
 	@echo "build/site/index.html"
 
 install-matrix: $(PY)
