@@ -144,7 +144,7 @@ def f(x):
                 x))
 
 try:
-    fgrad.grad(f)(1.0)
+    print("right", abs(fgrad.grad(f)(1.0) - 2.0 - math.cos(1.0)) < 1e-12)
 except fgrad.errors.LostDerivativeError as error:
     print("raised", "np.sin(x)" in str(error), "stop_gradient(x)" in str(error))
 
@@ -161,7 +161,8 @@ def test_it_does_not_matter_where_code_comes_from(arguments: list[str], text: st
         [sys.executable, *arguments], input=text, cwd=ROOT, capture_output=True, text=True,
         timeout=100, check=False,
     )  # fmt: skip
-    assert "raised True True" in done.stdout, done.stderr
+    # Python 3.13 keeps the source of such code, so `math.sin` is rewritten there.
+    assert {"raised True True", "right True"} & set(done.stdout.splitlines()), done.stderr
 
 
 def test_solve_ivp_has_the_same_time_points_in_all_modes() -> None:
