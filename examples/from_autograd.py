@@ -8,6 +8,7 @@ in the place of autograd's (tests/unmodified/autograd_examples.py).
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 import fgrad
+import fgrad.testing
 from fgrad import optim
 from fgrad.scipy.sparse.linalg import gmres
 
@@ -133,10 +135,35 @@ def defvjp(f: Any, *rules: Function | None) -> None:
     f.defvjp(forward, backward)
 
 
-def convolve(images: Tree, kernels: Tree) -> Tree:
-    """autograd's `convolve`, mode "valid": images [n, color, y, x], kernels [color, out, y, x]."""
-    flipped = kernels.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
-    return fgrad.lax.conv(images, flipped, (1, 1), "VALID")
+Axes = tuple[list[int], list[int]]
+
+
+def convolve(
+    a: Tree, b: Tree, axes: Axes | None = None, dot_axes: Axes = ([], []), mode: str = "full"
+) -> Tree:
+    """autograd's `convolve`: along `axes`, summed over `dot_axes`, for all pairs of the others.
+
+    Axes of the result: those of `a` alone, those of `b` alone, the convolved ones.
+    """
+    moved, dotted = axes or (list(range(a.ndim)), list(range(b.ndim))), dot_axes
+    own = [
+        [k for k in range(x.ndim) if k not in moved[i] and k not in dotted[i]]
+        for i, x in enumerate((a, b))
+    ]
+    sizes = [[x.shape[k] for k in kept] for x, kept in zip((a, b), own, strict=True)]
+    parts = []
+    for i, x in enumerate((a, b)):
+        ordered = x.transpose([*own[i], *dotted[i], *moved[i]])
+        parts.append(ordered.reshape(math.prod(sizes[i]), -1, *[x.shape[k] for k in moved[i]]))
+    image, kernel = parts[0], np.flip(parts[1], tuple(range(2, parts[1].ndim)))
+    wide = [0 if mode == "valid" else n - 1 for n in kernel.shape[2:]]
+    found = fgrad.lax.conv_general_dilated(image, kernel, [1] * len(wide), [(n, n) for n in wide])
+    return found.reshape(*sizes[0], *sizes[1], *found.shape[2:])
+
+
+def check_grads(f: Function, modes: list[str], order: int = 2) -> Function:
+    """autograd's `check_grads`: a function of the arguments at which derivatives are checked."""
+    return lambda *args: fgrad.testing.check_grads(f, args, order=order, modes=modes)
 
 
 def main() -> int:

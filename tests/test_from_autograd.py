@@ -122,7 +122,14 @@ def test_convolution() -> None:
     expected = np.zeros((2, 4, 4, 4))
     for n, c, out in np.ndindex(2, 3, 4):
         expected[n, out] += scipy.signal.convolve(images[n, c], kernels[c, out], mode="valid")
-    np.testing.assert_allclose(helpers.convolve(images, kernels), expected)
+    np.testing.assert_allclose(
+        helpers.convolve(images, kernels, ([2, 3], [2, 3]), ([1], [0]), mode="valid"), expected
+    )
+    a, b = rng.normal(size=(4, 3)), rng.normal(size=(2, 5))
+    np.testing.assert_allclose(helpers.convolve(a, b), scipy.signal.convolve(a, b))
+    np.testing.assert_allclose(
+        helpers.convolve(a, b, axes=([1], [1])), [[np.convolve(x, y) for y in b] for x in a]
+    )
 
 
 # ------------------------------------------------------------------- programs of their kind
@@ -231,7 +238,7 @@ IMPORTS = {
     "from autograd.misc.optimizers import adam": "from from_autograd import adam",
     "from autograd.misc import flatten": "from from_autograd import flatten",
     "from autograd.extend import primitive": "from from_autograd import primitive",
-    "from autograd.test_util import check_grads": "from fgrad.testing import check_grads",
+    "from autograd.test_util import check_grads": "from from_autograd import check_grads",
     "    from autograd.builtins import tuple": "    pass",
     "    # by autograd": "    # by autograd",
 }
