@@ -168,7 +168,7 @@ def test_plain_arguments_are_scipys() -> None:
         (lambda p: so.minimize(sum, Q * p, constraints={"type": "<", "fun": abs}).fun,
          ArgumentError),
         (lambda p: so.minimize(lambda t: t["a"] * p, {"a": 1.0}, bounds=[(0, 1)]).fun,
-         UnsupportedNumpyError),
+         ArgumentError),  # pairs are in a tree like x0
         (lambda p: so.minimize(lambda t: t["a"], {"a": p}, jac=abs).fun, UnsupportedNumpyError),
         (lambda p: so.curve_fit(lambda x, a: a * p * x, Q, Q, nan_policy="omit")[0][0],
          UnsupportedNumpyError),
