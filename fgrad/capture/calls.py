@@ -19,6 +19,7 @@ import numpy as np
 
 from fgrad import numpy as fnp
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.sizes import is_symbolic
 from fgrad.capture import iteration
 from fgrad.capture.elements import made
 from fgrad.capture.identity import id_
@@ -36,7 +37,7 @@ from fgrad.numpy.masked import UnknownSize
 from fgrad.numpy.promote import result_type, user_line, weakened
 from fgrad.numpy.python_numbers import has_value, in_domain, whole
 from fgrad.ops import erf_gamma
-from fgrad.trace import Tracer, concrete, innermost
+from fgrad.trace import Tracer, concrete, innermost, numpy_functions
 from fgrad.tracing.capturing import not_recorded, rolls
 from fgrad.tracing.carried import innermost_body
 from fgrad.tracing.readout import differentiator
@@ -221,8 +222,11 @@ def print_(*args: Any, **kwargs: Any) -> None:
 
 
 def len_(x: Any) -> Any:
-    """`len`: traced, of what a mask selects and of a ragged slice."""
-    return x.shape[0] if isinstance(x, UnknownSize) else builtins.len(x)
+    """`len`: traced, of what a mask selects and of a ragged slice; for all lengths of an axis."""
+    known = isinstance(x, UnknownSize) or (
+        isinstance(x, Tracer) and x.shape and is_symbolic(x.shape[0])
+    )
+    return x.shape[0] if known else builtins.len(x)
 
 
 def isscalar_(x: object) -> bool:
@@ -422,6 +426,8 @@ def _values(name: str) -> Function:
 
     @functools.wraps(plain)
     def make(*args: object, **kwargs: object) -> object:
+        if is_symbolic(args) and plain in numpy_functions:
+            return numpy_functions[plain](*args, **kwargs)
         return (getattr(fnp, name) if has_tracer(args) else plain)(*args, **kwargs)
 
     return make

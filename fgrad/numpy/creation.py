@@ -9,6 +9,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from fgrad.base.sizes import Num
 from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
 from fgrad.ir.aval import BOOL, INT64, is_numeric
 from fgrad.numpy.arrange import known_shape, moveaxis
@@ -287,6 +288,8 @@ def _as_row(x: Value, shape: tuple[int, ...], dtype: np.dtype) -> Value:
 @implements("arange")
 def arange(*args: Any, dtype: DTypeLike | None = None, **_: object) -> Value:
     """`np.arange` needs a known length: traced limits must have known values."""
+    if dtype is None and len(args) == 1 and type(args[0]) is Num and args[0].is_integer:
+        return sh.iota((args[0],), INT64, 0)  # for all lengths
     limits = [known_value(a) if isinstance(a, Tracer) else a for a in args]
     return np.arange(*limits, dtype=dtype)
 

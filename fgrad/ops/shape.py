@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fgrad.base.sizes import is_symbolic
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
@@ -403,12 +404,16 @@ def _accumulate_slice(
     buffer[tuple(map(slice, params["start"], params["stop"], params["step"]))] += ct
 
 
-def _places_of_index(values: Sequence[Value], params: EqnParams) -> tuple[range, ...]:
+def _places_of_index(values: Sequence[Value], params: EqnParams) -> tuple[range, ...] | None:
     ints, shape = params["ints"], values[0].shape
+    if is_symbolic(shape):
+        return None
     return (*[range(i, i + 1) for i in ints], *map(range, shape[len(ints) :]))
 
 
-def _places_of_slice(values: Sequence[Value], params: EqnParams) -> tuple[range, ...]:
+def _places_of_slice(values: Sequence[Value], params: EqnParams) -> tuple[range, ...] | None:
+    if is_symbolic((params["start"], params["stop"])):
+        return None
     return tuple(map(range, params["start"], params["stop"], params["step"]))
 
 

@@ -40,10 +40,11 @@ class Read(NamedTuple):
 def read_of(record: Record, ct: Tangent) -> Read | None:
     """A read of an operation that says its places; None for others."""
     rule = record.prim.places
-    if rule is None:
+    places = None if rule is None else rule(record.values, record.params)
+    if places is None:
         return None
     support = ct.support if type(ct) is Selected else None
-    return Read(record, rule(record.values, record.params), plain(ct), support)
+    return Read(record, places, plain(ct), support)
 
 
 def pull_reads(reads: Sequence[Read]) -> Value | Selected:
