@@ -126,7 +126,8 @@ def _ends(x: Tracer) -> tuple[list[Tracer], list[np.ndarray]]:
 
 def is_either(out: Tracer, test: Tracer, old: Tracer, taken: bool, name: str) -> None:
     """Let `out` be the array `old` where `test` is `taken`, and else an array of its own."""
-    _link(out, Either(old, out.handle(), test, taken, name), [old])
+    own = out.handle()
+    _link(out, Either(old, own, test, taken, name), [old, own])
 
 
 def is_some(out: Value, olds: Sequence[Tracer], name: str) -> None:

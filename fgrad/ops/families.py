@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from fgrad.base.sizes import is_symbolic
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
@@ -251,7 +252,10 @@ def bound_by(function: Callable[..., object]) -> Primitive:
 
 def zeros_like(x: Shaped) -> Value:
     """A zero with the shape and dtype of `x`, without allocating memory."""
-    return np.broadcast_to(x.dtype.type(0), x.shape) if x.shape else x.dtype.type(0)
+    zero = x.dtype.type(0)
+    if is_symbolic(x.shape):
+        return bind(BROADCAST, zero, shape=x.shape, dims=())
+    return np.broadcast_to(zero, x.shape) if x.shape else zero
 
 
 def is_literal(x: Value) -> bool:

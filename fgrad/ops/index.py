@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.sizes import is_symbolic
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, INT64, Aval
@@ -47,6 +48,7 @@ from fgrad.ops.shape import (
     reshape,
     slice_,
 )
+from fgrad.ops.size import number
 from fgrad.trace import Value, bind
 from fgrad.tracing.fastpath import bind_at
 from fgrad.typing import EqnParams, Operand, Shaped
@@ -216,9 +218,8 @@ moves(scatter_p, gaps="jvp transpose", only=lambda axes, mode: mode in ("set", "
 def _clipped(indices: Sequence[Value], lengths: Sequence[int]) -> tuple[Value, ...]:
     """The indices that gather's mode "clip" reads."""
     wide = [convert(i, INT64) for i in indices]
-    return tuple(
-        [clip(i, np.int64(0), np.int64(n - 1)) for i, n in zip(wide, lengths, strict=True)]
-    )
+    last = [number(n - 1, INT64) for n in lengths]
+    return tuple([clip(i, np.int64(0), n) for i, n in zip(wide, last, strict=True)])
 
 
 @gather_p.transpose
@@ -237,8 +238,10 @@ def _accumulate_gather(
     add_rows(buffer, ct, values[1:], params["axes"], params["mode"])
 
 
-def _places_of_gather(values: Sequence[Value], params: EqnParams) -> tuple[Value, ...]:
+def _places_of_gather(values: Sequence[Value], params: EqnParams) -> tuple[Value, ...] | None:
     x, *indices = values
+    if is_symbolic(x.shape):
+        return None
     axes = params["axes"]
     if params["mode"] == "clip":
         indices = _clipped(indices, [x.shape[a] for a in axes])

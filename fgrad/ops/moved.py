@@ -12,8 +12,10 @@ from typing import overload
 
 import numpy as np
 
+from fgrad.base.sizes import is_symbolic
+from fgrad.ir.basic import BASIC
 from fgrad.ops.selected import ZERO, Selected, Support, Tangent, fitted, known_support, plain
-from fgrad.trace import Tracer, Value
+from fgrad.trace import Tracer, Value, bind
 from fgrad.tracing.record import Record
 
 
@@ -40,8 +42,10 @@ _TRUE, _FALSE = np.array(True), np.array(False)
 _TRUE.flags.writeable = _FALSE.flags.writeable = False  # nor are the views of them
 
 
-def every(shape: tuple[int, ...], bit: bool = True) -> np.ndarray:
+def every(shape: tuple[int, ...], bit: bool = True) -> Value:
     """A bool array of one value that takes no memory."""
+    if is_symbolic(shape):
+        return bind(BASIC.broadcast, np.bool_(bit), shape=shape, dims=())
     return np.ndarray(shape, np.bool_, _TRUE if bit else _FALSE, 0, (0,) * len(shape))
 
 

@@ -111,6 +111,15 @@ def root_of(x: Tracer) -> Tracer:
     return x
 
 
+def chain_of(x: Tracer) -> list[Tracer]:
+    """What a view is a view of, one after another, up to the root."""
+    found: list[Tracer] = []
+    while isinstance(x.memory, View):
+        x = x.memory.base
+        found.append(x)
+    return found
+
+
 def written_with(x: Tracer) -> list[Tracer]:
     """The arrays that a write into `x` changes: the root, and those that it may be instead."""
     found: list[Tracer] = []

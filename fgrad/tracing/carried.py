@@ -12,7 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fgrad.tracing.assign import made_inside, memory_of, point_at, take_value, written_with
+from fgrad.tracing.assign import (
+    chain_of,
+    made_inside,
+    memory_of,
+    point_at,
+    root_of,
+    take_value,
+    written_with,
+)
 from fgrad.tracing.thread_state import THREAD
 
 if TYPE_CHECKING:
@@ -51,7 +59,7 @@ class Body:
         state = THREAD.state
         self.outer, state.bodies = state.bodies, (*state.bodies, self)
         for root, inner in zip(self.roots, self.inputs, strict=True):
-            views = memory_of(root).alive()
+            views = _seen_by(root)
             self.before += [root, *views]
             for view in views:
                 take_value(view)
@@ -64,7 +72,7 @@ class Body:
         THREAD.state.bodies = self.outer
         for root, (builder, index, value, aval) in zip(self.roots, self.saved, strict=True):
             root.builder, root.index, root.value, root.known_aval = builder, index, value, aval
-            for view in memory_of(root).alive():
+            for view in _seen_by(root):
                 take_value(view)
                 view.builder = builder
 
@@ -75,6 +83,18 @@ class Body:
     def knew(self, array: Tracer) -> bool:
         """Whether a carried array, or a view of one, was there before the body."""
         return any([array is x for x in self.before])
+
+
+def _seen_by(root: Tracer) -> list[Tracer]:
+    """The views of an array; of one that another array may be, that one, and its views."""
+    views = memory_of(root).alive()
+    chosen = [x for x in views if root_of(x) is not root]
+    return views + [
+        view
+        for x in chosen
+        for view in memory_of(root_of(x)).alive()
+        if view is not x and any([y is x for y in chain_of(view)])
+    ]
 
 
 def body_of(builder: Builder | None) -> Body | None:

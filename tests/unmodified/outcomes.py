@@ -63,7 +63,12 @@ def _numbers_differ(found: Any, right: Any, rtol: float) -> str:
         a, b = np.asarray(found), np.asarray(right)
     except (TypeError, ValueError):
         return f"{found!r}, right {right!r}"
-    if type(right) is int and a.shape == () and a.dtype.kind == "f" and a == right == 0:
+    if (
+        isinstance(right, (int, np.integer))
+        and a.dtype.kind == "f"
+        and a.shape == ()
+        and a == right == 0
+    ):
         return ""  # a sum of nothing: which type it has would be known when it runs
     exact = isinstance(right, (np.generic, np.ndarray))
     if a.shape != b.shape or (a.dtype != b.dtype if exact else a.dtype.kind != b.dtype.kind):

@@ -40,6 +40,7 @@ AROUND = (
     "for i in range(6):\n        if y[i] > 0.1:",
     "for i in range(6):\n"
     "        if i % 2 == k % 2:\n            y = u if s > 1 else y * 2\n        if 1:",
+    "for i in range(7):\n        u = x[::-1]\n        if 1:",
     "if s < k:",
     "for i in range(3):",
 )

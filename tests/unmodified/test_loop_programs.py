@@ -22,7 +22,10 @@ def test_random_programs_about_names(part: int) -> None:
     assert counts.equal["jit"] >= COUNT // 4  # most are no refusals
 
 
-@pytest.mark.parametrize(("seed", "number", "mode"), [(2811, 5070, "jit_grad")])
+@pytest.mark.parametrize(
+    ("seed", "number", "mode"),
+    [(2811, 5070, "jit_grad"), (2901, 3373, "jit"), (2911, 13118, "jit")],
+)
 def test_programs_that_were_wrong_once(seed: int, number: int, mode: str) -> None:
     counts = check_many(seed, [number], [mode])
     assert counts.equal[mode] == 1

@@ -18,7 +18,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.size_code import Formula, listed
 from fgrad.base.size_functions import at_present
 from fgrad.base.sizes import Num, Size, Sizes, is_symbolic
-from fgrad.compile.cpu.executable import Executable
+from fgrad.compile.cpu.executable import Executable, Image
 from fgrad.compile.cpu.native import cycles_of
 from fgrad.compile.host.program import Call, HostProgram, Share, Step
 from fgrad.compile.kernel.machine import RELEASE_CYCLES
@@ -105,7 +105,7 @@ class Template:
             arena_bytes=arena_bytes,
             steps=steps,
         )
-        host = _Host(steps, image.given, words[: self.host_words])
+        host = _Host(steps, image, words[: self.host_words])
         return Instance(self._program(avals, made_by), _Executable(image, host, is_long))
 
     def _program(self, avals: Sequence[Aval], made_by: str) -> Program:
@@ -120,8 +120,8 @@ class Template:
 class _Host(HostProgram):
     """A host program whose table is known."""
 
-    def __init__(self, steps: tuple[Step, ...], given: int, table: np.ndarray) -> None:
-        super().__init__((), given)
+    def __init__(self, steps: tuple[Step, ...], image: Image, table: np.ndarray) -> None:
+        super().__init__((), image.given, image.callbacks)
         self.steps = steps
         self._made["table"] = table
         self._walked = True
@@ -144,9 +144,9 @@ def template(program: Program, executable: object, sizes: Sizes) -> Template | N
     one size, as what calls Python or reads sizes from its code may be."""
     made = cast("Executable", executable)
     origins = made.image.origins.values()
-    if made.image.callbacks or any(
-        [not isinstance(x, (str, *_SIZED)) and _has_symbols(x) for x in origins]
-    ):
+    if any([callback.buffers for callback in made.image.callbacks]):
+        return None  # those without buffers raise what a check has found
+    if any([not isinstance(x, (str, *_SIZED)) and _has_symbols(x) for x in origins]):
         return None
     return Template(program, made, sizes)
 

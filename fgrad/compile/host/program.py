@@ -248,7 +248,7 @@ class Callback:
                 if not (ends and keep(error)):
                     _RAISED.error = _RAISED.error or error
 
-        self.function = function
+        self.function, self.buffers = function, buffers
         self._native = _StepFunction(call)
         self.address: int = ctypes.cast(self._native, ctypes.c_void_p).value or 0
 

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fgrad.base.sizes import is_symbolic
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
     Affine,
@@ -145,6 +146,8 @@ class Splitter:
                 index, number = indices.get(s.args[0]), consts.get(s.args[1])
                 if index is None or number is None or [a for a, _ in index.terms] != [loop.axis]:
                     continue
+                if is_symbolic((number, loop.extent, index.const)):
+                    continue  # it changes elsewhere for another length
                 change = _change(s.op, index, number, loop.extent)
                 if change < loop.extent:
                     found.add(change)
