@@ -189,7 +189,9 @@ def distance(found: np.ndarray, wanted: np.ndarray, scale: np.ndarray, eps: floa
     """The largest difference in units of rounding."""
     same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
     with np.errstate(all="ignore"):
-        gap = np.abs(found - wanted) / np.maximum(scale * eps, np.finfo(np.float64).tiny)
+        kind = np.float64 if eps < np.finfo(np.float32).eps else np.float32
+        least = eps * np.finfo(kind).tiny  # a unit of the numbers below the normal ones
+        gap = np.abs(found - wanted) / np.maximum(scale * eps, least)
     return float(np.max(np.where(same, 0.0, np.nan_to_num(gap, nan=np.inf)), initial=0.0))
 
 

@@ -289,7 +289,7 @@ def _as_row(x: Value, shape: tuple[int, ...], dtype: np.dtype) -> Value:
 def arange(*args: Any, dtype: DTypeLike | None = None, **_: object) -> Value:
     """`np.arange` needs a known length: traced limits must have known values."""
     if dtype is None and len(args) == 1 and type(args[0]) is Num and args[0].is_integer:
-        return sh.iota((args[0],), INT64, 0)  # for all lengths
+        return sh.iota(tuple(args), INT64, 0)  # for all lengths
     limits = [known_value(a) if isinstance(a, Tracer) else a for a in args]
     return np.arange(*limits, dtype=dtype)
 
