@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.size_functions import rounded, whole
+from fgrad.base.size_functions import rounded
 from fgrad.base.sizes import Num
 from fgrad.compile.kernel.affine import (
     ZERO,
@@ -204,7 +204,7 @@ class KernelBuilder:
         key = ("const", dtype.num, repr(scalar))
         id = self._emit(key, 0, lambda id: Const(id, scalar, dtype))
         if dtype == INT64:
-            self.integers[id] = AffineIndex(whole(scalar))
+            self.integers[id] = AffineIndex(scalar if type(scalar) is Num else int(scalar))
         return id
 
     def index(self, place: AffineIndex, dtype: np.dtype = INT64) -> int:
