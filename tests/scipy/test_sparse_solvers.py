@@ -84,7 +84,7 @@ FUNCTIONS: dict[str, tuple[Any, Program]] = {
     "matrix_power 0": (PLACES, lambda s, a, b: s.matrix_power(a, 0) @ b),
     "A @ A": (PLACES, lambda s, a, b: (a @ PLACES) @ b + (PLACES @ a) @ b),
     "eigs": (PLACES, lambda s, a, b: np.sort(s.eigs(a, 3, return_eigenvectors=False).real)),
-    "eigs vectors": (PLACES, lambda s, a, b: np.abs(s.eigs(a, 2)[1].T @ b)),
+    "eigs vectors": (PLACES, lambda s, a, b: np.sort(np.abs(s.eigs(a, 2)[1].T @ b))),  # any order
     "eigsh": (SYMMETRIC, lambda s, a, b: np.abs(s.eigsh(a, 2)[1].T @ b)),
     "lobpcg": (SYMMETRIC, lambda s, a, b: s.lobpcg(a, np.eye(N)[:, :1], tol=1e-11, maxiter=99)[0]),
     "svds": (TALL, lambda s, a, b: s.svds(a, 2)[1]),
