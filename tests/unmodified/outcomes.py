@@ -8,6 +8,7 @@ import functools
 import io
 import math
 import signal
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -246,8 +247,8 @@ def guarded(run: Callable[[], str]) -> Outcome:
     try:
         with quiet(), time_limit(SECONDS):
             text = run()
-    except Overtime:
-        return Outcome(SLOW, f"more than {SECONDS} s")
+    except Overtime as late:
+        return Outcome(SLOW, f"more than {SECONDS} s, in\n{late}")
     except Exception as error:
         return raised_outcome(error)
     return Outcome(WRONG, text) if text else Outcome(EQUAL)
@@ -303,7 +304,7 @@ def time_limit(seconds: int) -> Iterator[None]:
         return
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise Overtime
+        raise Overtime("".join(traceback.format_stack(frame, 9)))
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
