@@ -223,9 +223,7 @@ def print_(*args: Any, **kwargs: Any) -> None:
 
 def len_(x: Any) -> Any:
     """`len`: traced, of what a mask selects and of a ragged slice; for all lengths of an axis."""
-    known = isinstance(x, UnknownSize) or (
-        isinstance(x, Tracer) and x.shape and is_symbolic(x.shape[0])
-    )
+    known = isinstance(x, UnknownSize) or (isinstance(x, Tracer) and is_symbolic(x.shape[:1]))
     return x.shape[0] if known else builtins.len(x)
 
 

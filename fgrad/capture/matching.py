@@ -43,8 +43,6 @@ class Matches(ast.NodeTransformer):
 
     def body(self, statements: Block) -> Block:
         """A block without `match`."""
-        if not any([isinstance(n, ast.Match) for n in own_nodes(statements)]):
-            return statements
         holder = ast.Module(statements, [])
         self.generic_visit(holder)
         return holder.body

@@ -13,9 +13,10 @@ from typing import overload
 import numpy as np
 
 from fgrad.base.sizes import is_symbolic
-from fgrad.ir.basic import BASIC
+from fgrad.ir.aval import BOOL
 from fgrad.ops.selected import ZERO, Selected, Support, Tangent, fitted, known_support, plain
-from fgrad.trace import Tracer, Value, bind
+from fgrad.ops.shape import full
+from fgrad.trace import Tracer, Value
 from fgrad.tracing.record import Record
 
 
@@ -45,7 +46,7 @@ _TRUE.flags.writeable = _FALSE.flags.writeable = False  # nor are the views of t
 def every(shape: tuple[int, ...], bit: bool = True) -> Value:
     """A bool array of one value that takes no memory."""
     if is_symbolic(shape):
-        return bind(BASIC.broadcast, np.bool_(bit), shape=shape, dims=())
+        return full(shape, bit, BOOL)
     return np.ndarray(shape, np.bool_, _TRUE if bit else _FALSE, 0, (0,) * len(shape))
 
 

@@ -122,11 +122,9 @@ def chain_of(x: Tracer) -> list[Tracer]:
 
 def written_with(x: Tracer) -> list[Tracer]:
     """The arrays that a write into `x` changes: the root, and those that it may be instead."""
-    found: list[Tracer] = []
-    while isinstance(x.memory, View):
-        found += x.memory.others()
-        x = x.memory.base
-    return [x, *found]
+    chain = [x, *chain_of(x)]
+    views = [y.memory for y in chain if isinstance(y.memory, View)]
+    return [chain[-1], *[other for view in views for other in view.others()]]
 
 
 def writes_of(x: Tracer) -> int:
