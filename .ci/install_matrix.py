@@ -22,10 +22,11 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHONS = ("python3.10", "python3.11", "python3.12", "python3.13")
+PYTHONS = ("python3.10", "python3.11", "python3.12", "python3.13", "python3.14")
 # The first versions that have wheels, where the lowest that are allowed have none.
 FIRST = {
     "3.13": {"numpy": "2.1.0", "scipy": "1.14.1"},
+    "3.14": {"numpy": "2.3.2", "scipy": "1.16.1", "llvmlite": "0.46.0"},
 }
 TOOLS = ("pytest", "hypothesis", "mpmath", "ml_dtypes", "nbmake")
 TESTS = (

@@ -307,4 +307,4 @@ class CacheWarning(RuntimeWarning):
     there is no room."""
 
 
-__dir__ = names_shown(__name__)
+__dir__ = names_shown(__name__, hidden=("card",))

@@ -215,3 +215,27 @@ NormOrder: TypeAlias = float | Literal["fro", "nuc"] | None
 
 EqnParams: TypeAlias = Mapping[str, Any]
 """The parameters of an equation by name; each primitive says what they are."""
+
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "Axis",
+    "Casting",
+    "DType",
+    "DTypeLike",
+    "Index",
+    "IndexOfAxis",
+    "NormOrder",
+    "Numbers",
+    "Operand",
+    "Order",
+    "PyTree",
+    "Scalar",
+    "Shape",
+    "ShapeLike",
+    "Shaped",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -217,7 +217,7 @@ def _functions() -> list[OpCase]:
         OpCase("polydiv.untrimmed", lambda u, v: fnp.polydiv(u, v, trim_leading_zeros=False)[0], lambda rng: (rng.normal(size=5), rng.uniform(1, 2, 3)), order=1),
         OpCase("cross.flat", lambda x, y: _flat_cross(x, y), normal((2, 3), (3,))),
         OpCase("clip.integers", lambda x: np.clip(x.astype(np.int8), -300, 5), ints((5,), low=-9, high=9), False, 0),
-        OpCase("where.integers", lambda x: np.where(x > 0, x.astype(np.uint8), -1), ints((5,), low=-9, high=9), False, 0),
+        OpCase("where.integers", lambda x: np.where(x > 0, x.astype(np.uint8), 7), ints((5,), low=-9, high=9), False, 0),
         OpCase("arctanh.unit", lambda x: np.arctanh(x) * np.arcsin(x), unit((3,))),
     ]  # fmt: skip
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import types
+
 import pytest
 import reference
+
+# Beside those with pages: namespaces, and what annotations are written with.
+NAMESPACES = ("fgrad.errors", "fgrad.numpy", "fgrad.numpy.fft", "fgrad.numpy.linalg", "fgrad.scipy",
+              "fgrad.scipy.sparse", "fgrad.typing")  # fmt: skip
 
 
 @pytest.mark.parametrize("module", reference.MODULES)
@@ -64,3 +71,21 @@ def test_parts_of_a_docstring() -> None:
 
 def test_words_that_are_no_markup() -> None:
     assert reference.escaped("a*b of `x*y`, [0, 1]") == r"a\*b of `x*y`, \[0, 1\]"
+
+
+@pytest.mark.parametrize("module", [*reference.MODULES, *NAMESPACES])
+def test_completion_shows_what_is_public_and_nothing_else(module: str) -> None:
+    """No private name, nothing of the standard library, no module that a file needs for itself."""
+    loaded = importlib.import_module(module)
+    shown = {n: getattr(loaded, n) for n in dir(loaded) if not n.startswith("__")}
+    homes = (f"{module}.", "numpy." if module.startswith("fgrad.numpy") else f"{module}.")
+    leaked = [
+        n
+        for n, v in shown.items()
+        if n.startswith("_")
+        or n in ("annotations", "TYPE_CHECKING")
+        or (isinstance(v, types.ModuleType) and not v.__name__.startswith(homes))
+        or getattr(v, "__module__", "") in ("collections.abc", "functools", "dataclasses")
+    ]
+    assert shown
+    assert leaked == []

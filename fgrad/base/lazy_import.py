@@ -16,7 +16,7 @@ import pkgutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -201,9 +201,9 @@ def python_names(found: Iterable[str]) -> list[str]:
     return [n for n in found if n.startswith("__")]
 
 
-def names_shown(module: str) -> Callable[[], list[str]]:
-    """`__dir__` of a module, for completion: its `__all__`, else what it defines, and what it has
-    of the SciPy module of its name."""
+def names_shown(module: str, hidden: Container[str] = ()) -> Callable[[], list[str]]:
+    """`__dir__` of a module, for completion: its `__all__`, else what it defines, without what is
+    `hidden`, and what it has of the SciPy module of its name."""
 
     def is_own(name: str, value: object) -> bool:
         home = getattr(value, "__module__", None) or ""
@@ -214,7 +214,7 @@ def names_shown(module: str) -> Callable[[], list[str]]:
 
     def listed() -> list[str]:
         found = dict(vars(sys.modules[module]))
-        own = [n for n, v in found.items() if n[0] != "_" and is_own(n, v)]
+        own = [n for n, v in found.items() if n[0] != "_" and n not in hidden and is_own(n, v)]
         return sorted({*found.get("__all__", own), *python_names(found)})
 
     return listed

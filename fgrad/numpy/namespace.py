@@ -163,7 +163,7 @@ def attributes(
             found = vars(sys.modules[module])[name] = found if made is None else made
         return found
 
-    return get, lambda: dir(plain)
+    return get, lambda: [n for n in dir(plain) if n[0] != "_" or n[:2] == "__"]
 
 
 OWN.update({

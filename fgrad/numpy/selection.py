@@ -41,6 +41,7 @@ from fgrad.tracing.tables import numpy_functions
 from fgrad.typing import Array, ArrayLike, Axis
 
 MANY = 64  # values that are looked for by a search of their own
+WRAPPING = tuple(map(int, np.__version__.split(".")[:2])) < (2, 5)  # Python's integers in `where`
 
 
 @implements("where", extra=("size", "fill_value"))
@@ -64,7 +65,7 @@ def where(
     elif type(y) is Tracer and type(x) is float and y.shape and y.dtype.kind == "f":
         x = y.dtype.type(x)
     else:
-        x, y = promote_choices((x, y))
+        x, y = promote_choices((x, y)) if WRAPPING else promote((x, y))
     return ew.select(*broadcast((condition, x, y)))
 
 

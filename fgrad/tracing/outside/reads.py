@@ -34,7 +34,13 @@ _LOADS = {
 }
 _PAIRS = ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
-_SILENT = ("EXTENDED_ARG", "CACHE", "NOP", "PRECALL")
+_SILENT = ("EXTENDED_ARG", "CACHE", "NOP", "PRECALL", "NOT_TAKEN")
+# What Python 3.14 splits by how values are counted, or has in one instruction: the names before.
+_EARLIER = {
+    "LOAD_FAST_BORROW": "LOAD_FAST",
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "LOAD_FAST_LOAD_FAST",
+    "LOAD_SMALL_INT": "LOAD_CONST",
+}
 _STORES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF", "STORE_NAME")
 _COPIES = ("COPY", "DUP_TOP", "DUP_TOP_TWO")
 _SWAPS = ("SWAP", "ROT_TWO", "ROT_THREE")
@@ -102,7 +108,7 @@ def reads_of(code: CodeType) -> Reads:
 
 
 def _reads_of(code: CodeType) -> Reads:
-    instructions = [i for i in dis.get_instructions(code) if i.opname not in _SILENT]
+    instructions = [_as_earlier(i) for i in dis.get_instructions(code) if i.opname not in _SILENT]
     inner = tuple([c for c in code.co_consts if isinstance(c, CodeType)])
     words = [c for c in code.co_consts if isinstance(c, str) and len(c) <= MOST_NAME]
     words = [w for w in words if w.isidentifier()]
@@ -119,6 +125,16 @@ def _reads_of(code: CodeType) -> Reads:
     looks = looks or not _LOOKING_ATTRIBUTES.isdisjoint(code.co_names)
     is_body = bool(code.co_flags & CO_OPTIMIZED)
     return Reads(paths, names, perhaps, inner, frozenset(stored), looks, is_body)
+
+
+def _as_earlier(i: dis.Instruction) -> dis.Instruction:
+    """An instruction by the name that Pythons before 3.14 have for it."""
+    name = _EARLIER.get(i.opname)
+    if i.opname == "BINARY_OP" and i.argrepr == "[]":
+        name = "BINARY_SUBSCR"
+    elif i.opname == "LOAD_CONST" and isinstance(i.argval, slice):
+        name = "BUILD_SLICE"
+    return i if name is None else i._replace(opname=name)
 
 
 def _looks(instructions: Sequence[dis.Instruction]) -> bool:
