@@ -15,16 +15,21 @@ from __future__ import annotations
 
 import struct
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from fgrad.aot.json_text import parsed
 from fgrad.base.digest import digest
+from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.errors import ExportError
 from fgrad.ir.aval import DTYPES, Aval
-from fgrad.typing import PyTree
+
+if TYPE_CHECKING:
+    from fgrad import errors
+    from fgrad.typing import PyTree
+else:  # a tenth of the time in which a trusted file is loaded
+    errors = lazy_module("fgrad.errors")
 
 MAGIC = b"\x93FGRAD\r\n"
 FORMAT = 1
@@ -82,9 +87,9 @@ def is_shape(shape: PyTree) -> bool:
     return Aval(tuple([max(n, 1) for n in shape]), DTYPES["f64"]).size < 1 << 56
 
 
-def damaged(path: str, why: str) -> ExportError:
+def damaged(path: str, why: str) -> errors.ExportError:
     """The error about a file that is not one of ours, or is not whole."""
-    return ExportError(
+    return errors.ExportError(
         f"{path} is not a program that fgrad has exported, or it is damaged.",
         (("why", why), ("write", "fgrad.export(f, *example_args, path=...)    to make it anew")),
     )
@@ -102,7 +107,7 @@ def read(path: str) -> File:
         raise damaged(path, "it does not begin as such files do")
     _, version, size, known = HEAD.unpack_from(data)
     if version != FORMAT:
-        raise ExportError(
+        raise errors.ExportError(
             f"{path} has format {version}; this version of fgrad reads format {FORMAT}.",
             (("write", "fgrad.export(f, *example_args, path=...)    with this version"),),
         )

@@ -6,9 +6,10 @@ its scanner, which is compiled, is taken from the module that holds it alone.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fgrad.typing import PyTree
+if TYPE_CHECKING:
+    from fgrad.typing import PyTree
 
 try:
     from _json import make_scanner  # type: ignore[import-not-found]

@@ -20,16 +20,16 @@ from fgrad.aot.files import File, avals_of, damaged, read
 from fgrad.aot.trees import check_spec, leaves_of, made
 from fgrad.aot.trusted import code_of
 from fgrad.base.lazy_import import lazy_module
-from fgrad.errors import ArgumentError, ExportError, FgradError
 from fgrad.ir.aval import PYTHON_SCALARS, Aval
-from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from fgrad import errors
     from fgrad.aot import native, parsing
     from fgrad.compile.jit import call as calls
     from fgrad.ir.program import Program
+    from fgrad.typing import PyTree
 
     class Executable(Protocol):
         """What runs a program on contiguous arrays."""
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 else:
     calls = lazy_module("fgrad.compile.jit.call")
+    errors = lazy_module("fgrad.errors")
     native = lazy_module("fgrad.aot.native")
     parsing = lazy_module("fgrad.aot.parsing")
 
@@ -100,7 +101,7 @@ class Loaded:
         program = self.program
         try:
             return calls.executable_of(program)
-        except FgradError:
+        except errors.FgradError:
             raise
         except Exception as error:
             why = f"its program cannot be compiled: {type(error).__name__}"
@@ -146,7 +147,7 @@ class Loaded:
 
     def _traced(self, leaves: Sequence[PyTree]) -> Sequence[object]:
         if self._file.head.get("differentiable") is not True:
-            raise ExportError(
+            raise errors.ExportError(
                 f"{self!r} cannot be traced.",
                 (
                     ("why", "it had derivative rules of yours, which are not in the file."),
@@ -178,7 +179,7 @@ class Loaded:
             rows.append(("given", given))
         where = f"argument {at[1:].replace(']', '', 1)} does" if at else "the arguments do"
         rows.append(("why", "a file holds one program, for one type of arguments."))
-        raise ArgumentError(f"{self!r}: {where} not fit.", rows)
+        raise errors.ArgumentError(f"{self!r}: {where} not fit.", rows)
 
 
 def _is_traced(leaf: PyTree) -> bool:

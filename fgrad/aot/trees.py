@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from fgrad.typing import PyTree
+if TYPE_CHECKING:
+    from fgrad.typing import PyTree
 
 MOST_DEPTH = 64
 

@@ -24,8 +24,6 @@ else:
     libraries = lazy_module("fgrad.aot.libraries")
 
 RUN, ATTACH = "fgrad_run", "fgrad_attach"
-_Run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
-_Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _WORD = 8
 
 
@@ -121,9 +119,10 @@ class TrustedExecutable:
         status = ctypes.c_int64.from_address(start + self.words.arena)
         status.value = 0
         if self.words.order:
-            _Kernel(self.address)(table, 0, self.words.extent)
+            kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+            kernel(self.address)(table, 0, self.words.extent)
         else:
-            _Run(self.address)(None, table)
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self.address)(None, table)
         if status.value:
             failed = libraries.failure(self.words.messages[status.value - 1])
             failed.reraise()  # if it was noted too, for this thread

@@ -3,8 +3,8 @@ that threads share."""
 
 from __future__ import annotations
 
-import threading
 import weakref
+from _thread import RLock
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
@@ -15,16 +15,16 @@ from fgrad.base.system import at_fork
 class HasLock(Protocol):
     """What keeps a lock."""
 
-    lock: threading.RLock
+    lock: RLock
 
 
 _OWNERS: weakref.WeakSet[HasLock] = weakref.WeakSet()
 
 
-def own_lock(owner: HasLock) -> threading.RLock:
+def own_lock(owner: HasLock) -> RLock:
     """A reentrant lock to be kept as `owner.lock`, which is replaced in a forked child."""
     _OWNERS.add(owner)
-    return threading.RLock()
+    return RLock()
 
 
 class Locked:
@@ -62,7 +62,7 @@ class Shared:
 
 def _renew() -> None:
     for owner in list(_OWNERS):
-        owner.lock = threading.RLock()
+        owner.lock = RLock()
 
 
 at_fork(in_child=_renew)

@@ -24,10 +24,14 @@ fgrad works in the main interpreter of a process only, and this is a subinterpre
 
 def number_of_this_interpreter() -> int:
     """0 for the main interpreter of the process, else a number above."""
-    api = ctypes.pythonapi
-    state = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyInterpreterState_Get", api))()
-    number = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-    return number(("PyInterpreterState_GetID", api))(state)
+    # By index each is an object of its own, unlike the attribute, whose types others may set.
+    state, number = [ctypes.pythonapi[f"PyInterpreterState_Get{part}"] for part in ("", "ID")]
+    state.restype, number.restype, number.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_int64,
+        [ctypes.c_void_p],
+    )
+    return int(number(state()))
 
 
 if sys.implementation.name != "cpython":

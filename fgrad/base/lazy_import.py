@@ -10,21 +10,21 @@ be initialised a second time. So signals wait until a module is there.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
-import pkgutil
 import sys
-import threading
 import time
+from _thread import get_ident
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fgrad.base.gc_policy import modules_loading
-from fgrad.base.system import at_fork
+from fgrad.base.system import at_fork, main_thread
 
 if TYPE_CHECKING:
+    import importlib.util as importlib_util
+    import pkgutil
     import signal
 else:  # whose names are enumerations, which take half a millisecond and are not used here
     import _signal as signal
@@ -39,16 +39,16 @@ def load(name: str, by: Callable[[str], ModuleType] = importlib.import_module) -
     found = sys.modules.get(name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
         return found
-    _LOADING.append(threading.get_ident())
+    _LOADING.append(get_ident())
     try:
         with modules_loading():
-            if threading.current_thread() is not threading.main_thread():
+            if get_ident() != main_thread():
                 return _with_memory(name, by)  # interrupts are raised in the main thread alone
             return _uninterrupted(
                 lambda: _with_memory(name, by), [s for s in signal.valid_signals() if _raises(s)]
             )
     finally:
-        _LOADING.remove(threading.get_ident())
+        _LOADING.remove(get_ident())
 
 
 _LOADING: list[int] = []  # the threads that load a module, once for each
@@ -58,13 +58,13 @@ _PATIENCE = 30.0  # seconds
 def _loaded_by_others() -> None:
     """Let a fork wait for modules that other threads load: Python's lock of such a module would be
     held in the child for ever."""
-    own, end = threading.get_ident(), time.monotonic() + _PATIENCE
+    own, end = get_ident(), time.monotonic() + _PATIENCE
     while any([k != own for k in list(_LOADING)]) and time.monotonic() < end:
         time.sleep(1e-3)
 
 
 def _forked() -> None:
-    _LOADING[:] = [k for k in _LOADING if k == threading.get_ident()]
+    _LOADING[:] = [k for k in _LOADING if k == get_ident()]
 
 
 at_fork(before=_loaded_by_others, in_child=_forked)
@@ -133,6 +133,11 @@ class LazyModule:
         return load(name)
 
 
+if not TYPE_CHECKING:  # half a millisecond, for what few programs do
+    pkgutil = LazyModule("pkgutil")
+    importlib_util = LazyModule("importlib.util")
+
+
 class LazyExtension(LazyModule):
     """A proxy of an extension module, loaded once, without importing its package."""
 
@@ -150,15 +155,15 @@ def _load_alone(name: str) -> ModuleType | None:
     It is not left among the imported modules: a later import of its package finds it by itself.
     """
     top, *folders, last = name.split(".")
-    package = importlib.util.find_spec(top)
+    package = importlib_util.find_spec(top)
     places = (package and package.submodule_search_locations) or ()
     found = PathFinder.find_spec(last, [os.path.join(place, *folders) for place in places])
     if found is None or found.origin is None:
         return None
-    spec = importlib.util.spec_from_file_location(name, found.origin)
+    spec = importlib_util.spec_from_file_location(name, found.origin)
     if spec is None or spec.loader is None:
         return None
-    module = importlib.util.module_from_spec(spec)
+    module = importlib_util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules.pop(name, None)
     return module

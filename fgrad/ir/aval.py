@@ -7,11 +7,12 @@ varying(..., {"data"})  prints as  f64[3,4]{data}: its elements may differ along
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from fgrad.typing import DType
+if TYPE_CHECKING:
+    from fgrad.typing import DType
 
 DTYPE_NAMES = {
     "bool": "bool",

@@ -11,23 +11,22 @@ so neither writes to them from then on: both take new ones.
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
-import platform
-import threading
+from _thread import RLock
 from collections import deque
 from collections.abc import Callable
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.system import POSIX, at_fork, c_library
+from fgrad.base.system import MACHINE, POSIX, at_fork, c_library
 
 ARENA_BYTES = 32 << 20  # of addresses; memory is taken page by page
 _LEAST = 64  # bytes: blocks begin at multiples
 _PARTS = 8  # sizes of blocks from one power of two to the next
 _EXECUTABLE = 0x10  # MFD_EXEC: some systems refuse to execute other files in memory
+_READ, _WRITE, _EXECUTE, _SHARED = 1, 2, 4, 1  # of mmap, as POSIX systems number them
 _FAILED = ctypes.c_void_p(-1).value
 _PRIVATE_SYNC_CORE, _REGISTER_SYNC_CORE = 32, 64  # commands of membarrier
-_MEMBARRIER = {"x86_64": 324, "aarch64": 283}.get(platform.machine(), 0)
+_MEMBARRIER = {"x86_64": 324, "aarch64": 283}.get(MACHINE, 0)
 
 
 class CodeMemoryError(OSError):
@@ -88,7 +87,7 @@ class CodeMemory:
     def __init__(self) -> None:
         self.arenas: list[Arena] = []
         self.returned: deque[Block] = deque()  # by any thread, at any time
-        self.refused = not (hasattr(os, "memfd_create") and _SYNCHRONISE.get(platform.machine()))
+        self.refused = not (hasattr(os, "memfd_create") and _SYNCHRONISE.get(MACHINE))
 
     def put(self, size: int) -> Block:
         """A block of at least `size` bytes.
@@ -116,7 +115,7 @@ class CodeMemory:
     def write(self, block: Block, image: bytes) -> None:
         """Fill a block with what is executed next."""
         ctypes.memmove(block.arena.writable + block.offset, image, len(image))
-        _SYNCHRONISE[platform.machine()](block.address, len(image), block.is_fresh)
+        _SYNCHRONISE[MACHINE](block.address, len(image), block.is_fresh)
 
     def give_back(self, block: Block) -> None:
         """Have a block used again, soon."""
@@ -166,9 +165,9 @@ def _mapped_twice(size: int) -> tuple[int, int]:
         handle = os.memfd_create("fgrad-code", os.MFD_CLOEXEC)
     try:
         os.ftruncate(handle, size)
-        writable = _mapped(handle, size, mmap.PROT_READ | mmap.PROT_WRITE)
+        writable = _mapped(handle, size, _READ | _WRITE)
         try:
-            return writable, _mapped(handle, size, mmap.PROT_READ | mmap.PROT_EXEC)
+            return writable, _mapped(handle, size, _READ | _EXECUTE)
         except OSError:
             _LIBC.munmap(writable, size)
             raise
@@ -177,7 +176,7 @@ def _mapped_twice(size: int) -> tuple[int, int]:
 
 
 def _mapped(handle: int, size: int, rights: int) -> int:
-    address = _LIBC.mmap(None, size, rights, mmap.MAP_SHARED, handle, 0)
+    address = _LIBC.mmap(None, size, rights, _SHARED, handle, 0)
     if address == _FAILED:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -195,7 +194,7 @@ def _fetch_again(_start: int, _size: int, is_fresh: bool) -> None:
 def _clear_caches() -> Callable[[int, int, bool], None] | None:
     """On AArch64 the instruction cache does not follow the data cache by itself; None if there is
     nobody to do it."""
-    if platform.machine() != "aarch64":
+    if MACHINE != "aarch64":
         return None
     try:
         clear = ctypes.CDLL("libgcc_s.so.1").__clear_cache
@@ -212,7 +211,7 @@ def _clear_caches() -> Callable[[int, int, bool], None] | None:
 _SYNCHRONISE = {"x86_64": _fetch_again, "aarch64": _clear_caches()}
 
 MEMORY = CodeMemory()
-LOCK = threading.RLock()  # of whoever loads code or is inside of LLVM
+LOCK = RLock()  # of whoever loads code or is inside of LLVM
 
 
 def _forking() -> None:

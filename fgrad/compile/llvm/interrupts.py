@@ -17,14 +17,13 @@ called them asks for `stopped` then, and raises what was kept.
 from __future__ import annotations
 
 import ctypes
-import platform
 import sys
-import threading
 import time
+from _thread import get_ident
 
 import numpy as np
 
-from fgrad.base.system import POSIX, at_fork, c_library
+from fgrad.base.system import MACHINE, POSIX, at_fork, c_library, main_thread
 
 PERIOD = 40_000_000  # nanoseconds from one look for signals to the next
 POLL, RAISE, CELLS = "fgrad_poll", "fgrad_raise", "fgrad_signals"
@@ -46,8 +45,7 @@ class _Signals:
     def __init__(self) -> None:
         self.cells = np.zeros(8, np.int64)
         self.address: int = self.cells.ctypes.data
-        main = threading.main_thread().ident
-        self.cells.view(np.uint64)[_MAIN] = main or 0
+        self.cells.view(np.uint64)[_MAIN] = main_thread()
         if POSIX:
             key = ctypes.c_void_p(self.address + 8 * KEY)
             c_library().pthread_key_create(key, None)
@@ -56,7 +54,7 @@ class _Signals:
     def forked(self) -> None:
         """After a fork: the thread that is left is the main one."""
         self.cells[: _TRACE + 1] = 0
-        self.cells.view(np.uint64)[_MAIN] = threading.get_ident()
+        self.cells.view(np.uint64)[_MAIN] = get_ident()
 
 
 SIGNALS = _Signals()
@@ -78,7 +76,7 @@ def is_stopped() -> bool:
     """Whether a signal handler has stopped the native code of this thread."""
     if not SIGNALS.cells[_STOP]:
         return False
-    return int(SIGNALS.cells.view(np.uint64)[_MAIN]) == threading.get_ident()
+    return int(SIGNALS.cells.view(np.uint64)[_MAIN]) == get_ident()
 
 
 def keep(error: BaseException) -> bool:
@@ -86,7 +84,7 @@ def keep(error: BaseException) -> bool:
 
     What a signal's handler has raised within a callback ends the loop around it too.
     """
-    if int(SIGNALS.cells.view(np.uint64)[_MAIN]) != threading.get_ident():
+    if int(SIGNALS.cells.view(np.uint64)[_MAIN]) != get_ident():
         return False
     parts = (type(error), error, error.__traceback__)
     for place, part in zip((_TYPE, _VALUE, _TRACE), parts, strict=True):
@@ -137,7 +135,7 @@ def functions(posix: bool = POSIX) -> dict[str, tuple[str, set[str]]]:
 # call is rare.  Under Linux a kernel for x86 calls in assembly text, a function that keeps them
 # all; Windows has another convention, and neither it nor macOS was tried.
 
-HAS_KEEPING = sys.platform == "linux" and platform.machine() == "x86_64"
+HAS_KEEPING = sys.platform == "linux" and MACHINE == "x86_64"
 _GENERAL = ["rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11"]
 _STATES = 0xE7  # x87, SSE, AVX, AVX-512
 _AREA = 2752  # bytes that XSAVE writes for them, and a rest
