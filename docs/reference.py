@@ -368,12 +368,18 @@ def scipy_note(module: str) -> str:
     )
 
 
+def is_balanced(text: str) -> bool:
+    """Whether what opens closes; one may open with `[` and close with `)`, an interval."""
+    return len(re.findall(r"[(\[]", text)) == len(re.findall(r"[)\]]", text))
+
+
 def summary(name: str, value: object) -> str:
     """The first sentence of what a name is."""
     if is_alias(name, value):
         return f"`{getattr(value, '__name__', '')}`"
     purpose = parse((value if callable(value) else type(value)).__doc__ or "").purpose
-    return re.split(r"(?<=[.:])\s", purpose)[0]
+    ends = [m.start() for m in re.finditer(r"(?<! al\.)(?<=[.:])\s", purpose)]
+    return next((purpose[:n] for n in ends if is_balanced(purpose[:n])), purpose)
 
 
 def write(folder: Path) -> None:

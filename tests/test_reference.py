@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import types
 
@@ -26,6 +27,31 @@ def test_docstrings_say_what_users_need(module: str) -> None:
     names = [(name, value) for home, name, value in reference.checked() if home == module]
     gaps = {name: reference.missing(module, value) for name, value in names}
     assert {name: gap for name, gap in gaps.items() if gap} == {}
+
+
+def is_code(block: str) -> bool:
+    """Whether lines of a paragraph are statements of Python, two or more of them."""
+    try:
+        found = ast.parse(block).body
+    except SyntaxError:
+        return False
+    return len(found) > 1 and all(isinstance(x, (ast.Assign, ast.Expr)) for x in found)
+
+
+@pytest.mark.parametrize("module", reference.MODULES)
+def test_code_of_docstrings_is_indented(module: str) -> None:
+    """Else a page shows it as words."""
+    docs = [importlib.import_module(module).__doc__ or ""]
+    docs += [value.__doc__ or "" for home, _, value in reference.checked() if home == module]
+    blocks = [b for doc in docs for b in reference.parse(doc).text.split("\n\n")]
+    assert [b for b in blocks if not b.startswith((" ", ">>>")) and is_code(b)] == []
+
+
+@pytest.mark.parametrize("module", reference.MODULES)
+def test_first_sentences_are_whole(module: str) -> None:
+    """A table of a page shows them: none ends within brackets, as at `(Zhuang et al.`."""
+    said = [reference.summary(name, value) for name, value in reference.public(module).items()]
+    assert [text for text in said if not reference.is_balanced(text)] == []
 
 
 @pytest.mark.parametrize(

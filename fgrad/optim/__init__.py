@@ -1,10 +1,10 @@
 """L7. Gradient-based optimisation, in the form of composable transformations of gradients.
 
-optimizer = fgrad.optim.adam(1e-3)
-state = optimizer.init(params)
-gradients = fgrad.grad(loss)(params, batch)
-updates, state = optimizer.update(gradients, state, params)
-params = fgrad.optim.apply_updates(params, updates)
+    optimizer = fgrad.optim.adam(1e-3)
+    state = optimizer.init(params)
+    gradients = fgrad.grad(loss)(params, batch)
+    updates, state = optimizer.update(gradients, state, params)
+    params = fgrad.optim.apply_updates(params, updates)
 
 Arguments:
     learning_rate: a number, or a schedule: a function of the number of steps made.
