@@ -27,6 +27,7 @@ from fgrad.ir.primitive import Opaque
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.text import const_digest, equal_programs, parse_program, print_eqn, print_program
 from fgrad.ir.walk import communicates, subprograms
+from fgrad.transforms.core.shapes import stand_in
 from fgrad.typing import PyTree
 
 TARGETS = ("host",)
@@ -54,8 +55,8 @@ def export(
 
     Arguments:
         f: a function, jitted or not; also `fgrad.grad(g)` and other transforms.
-        example_args: arrays and numbers in tuples, lists and dictionaries; what counts is their
-            shapes and dtypes.
+        example_args: arrays, numbers and `ShapeDtype`s in tuples, lists and dictionaries; what
+            counts is their shapes and dtypes.
         path: the file, which is replaced if there is one.
         targets: for which machines there is machine code: "host" is this one.  Without any the file
             is smaller, and compiled when it is loaded.
@@ -146,6 +147,7 @@ def exportable(f: Callable[..., PyTree], example_args: Sequence[PyTree], caller:
     """
     jitted = f if isinstance(f, Jitted) else jit(f)
     assert isinstance(jitted, Jitted)
+    example_args = tree.map(stand_in, tuple(example_args))
     entry = jitted.entry_of(tuple(example_args), {})
     traced = _closed(entry, caller, jitted)
     arguments = _spec(tuple(example_args), "arguments", caller)

@@ -15,7 +15,6 @@ import numpy as np
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.jit.inspect import jitted
-from fgrad.compile.jit.stages import stand_in
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold
@@ -27,6 +26,7 @@ from fgrad.errors import ArgumentError, UnsupportedFormatError
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.text import print_eqn
 from fgrad.ir.walk import has_checks
+from fgrad.transforms.core.shapes import stand_in
 from fgrad.typing import PyTree
 
 

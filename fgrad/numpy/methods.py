@@ -199,10 +199,16 @@ def _check_number(x: Tracer, name: str, kinds: str) -> None:
         raise AttributeError(f"'Tracer' object has no attribute {name!r}", name=name, obj=x)
 
 
+def _for_ctypes(x: Tracer) -> object:
+    """What a function of `ctypes` is given, which asks for it; a card where there is no number."""
+    return np.asarray(x) if x.shape else number_of(x, concrete(x)).item()
+
+
 METHODS: dict[str, object] = {
     "__hash__": _hash,
     "is_integer": property(_is_integer),
     "bit_length": property(_bit_length),
+    "_as_parameter_": property(_for_ctypes),
     **OPERATORS,
     "__getitem__": getitem,
     "__array__": _array,

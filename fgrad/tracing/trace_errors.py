@@ -95,6 +95,7 @@ NEEDS = {
         (
             ("write", "x                                   operators and np.* functions take it"),
             ("write", "fgrad.debug.print('{:.3f}', x)      for text: when its value is there"),
+            ("write", "fgrad.pure_callback(f, x, x)        f in C, or of a library, is given it"),
             *_ONLY_JIT,
         ),
     ),
@@ -127,6 +128,7 @@ NEEDS = {
             ("write", "np.stack([x, y])                    instead of np.array([x, y])"),
             ("write", "import fgrad.numpy as np            for np.array, np.full, np.zeros"),
             ("write", "m + s * rng.normal(size=n)          instead of rng.normal(m, s, n)"),
+            ("write", "fgrad.pure_callback(f, x, x)        f in C, or of a library, is given it"),
             ("write", "fgrad.stop_gradient(x)              if a constant is meant"),
         ),
     ),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
-from fgrad.compile.jit.inspect import inspect, jitted
+from fgrad.compile.jit.inspect import inspect, make_program
 from fgrad.compile.tasks.steps import KernelStep
 from fgrad.errors import MissingRuleError
 from fgrad.ir import traits
@@ -66,7 +66,7 @@ def cost_analysis(fun: Callable[..., object]) -> Callable[..., Cost]:
 
     def analysed(*args: object, **kwargs: object) -> Cost:
         stages = inspect(fun)(*args, **kwargs)
-        program = jitted(fun).program_of(args, kwargs)
+        program = make_program(fun)(*args, **kwargs)
         counted = _Counter()
         counted.program(stages.passes["dce again"], 1)
         steps = stages.passes["plan"].steps

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.compile.backend import BACKENDS
@@ -21,6 +22,7 @@ from fgrad.compile.tasks.steps import KernelStep
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.tracing.on_device import HOST
+from fgrad.transforms.core.shapes import stand_in
 from fgrad.transforms.core.wrap import named_like
 
 
@@ -152,7 +154,7 @@ def make_program(fun: Callable[..., object]) -> Callable[..., Program]:
     """
 
     def traced(*args: object, **kwargs: object) -> Program:
-        return jitted(fun).program_of(args, kwargs)
+        return jitted(fun).program_of(*tree.map(stand_in, (args, kwargs)))
 
     return named_like(traced, fun, "make_program")
 
@@ -174,7 +176,7 @@ def inspect(fun: Callable[..., object]) -> Callable[..., Stages]:
     def compiled(*args: object, **kwargs: object) -> Stages:
         start = time.perf_counter()
         whole = jitted(fun)
-        entry = whole.entry_of(args, kwargs)
+        entry = whole.entry_of(*tree.map(stand_in, (args, kwargs)))
         ms, program = 1e3 * (time.perf_counter() - start), entry.program
         device = entry.device or HOST
         done = compile_program(program, device=device, donated=entry.donated)

@@ -21,18 +21,11 @@ from fgrad.compile.jit.inspect import Memory, Stages, inspect
 from fgrad.errors import ArgumentError, UnpicklableError
 from fgrad.ir.aval import Aval
 from fgrad.tracing.on_device import HOST
-from fgrad.transforms.core.shapes import ShapeDtype, typeof
+from fgrad.transforms.core.shapes import ShapeDtype, stand_in, typeof
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.compile.jit.jitted import Jitted
-
-
-def stand_in(x: object) -> object:
-    """An array of a shape and a dtype that takes no memory."""
-    if not isinstance(x, ShapeDtype):
-        return x
-    return np.broadcast_to(np.zeros((), x.dtype), x.shape) if x.shape else np.zeros((), x.dtype)[()]
 
 
 def _shown(dialect: str | None, known: Sequence[str]) -> None:

@@ -62,6 +62,13 @@ class ShapeDtype:
         return f"ShapeDtype({self.shape}, {self.dtype})"
 
 
+def stand_in(x: object) -> object:
+    """An array that takes no memory, in place of a `ShapeDtype`; all else as it is."""
+    if not isinstance(x, ShapeDtype):
+        return x
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape) if x.shape else np.zeros((), x.dtype)[()]
+
+
 def typeof(x: object) -> Aval:
     """The type that a trace gives to a value: shape, dtype, and `~` for a weak Python number.
 
