@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fgrad import lax
 from fgrad.errors import ArgumentError, ShapeError
+from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.scipy._either import refusal
@@ -89,12 +91,74 @@ def _weights(u: Value, order: int) -> list[Value]:
     return found
 
 
+_POLES = {  # of the filters that invert sampled B-splines (Unser 1999)
+    2: (math.sqrt(8.0) - 3,),
+    3: (math.sqrt(3.0) - 2,),
+    4: (
+        math.sqrt(664 - math.sqrt(438976.0)) + math.sqrt(304.0) - 19,
+        math.sqrt(664 + math.sqrt(438976.0)) - math.sqrt(304.0) - 19,
+    ),
+    5: (
+        math.sqrt(67.5 - math.sqrt(4436.25)) + math.sqrt(26.25) - 6.5,
+        math.sqrt(67.5 + math.sqrt(4436.25)) - math.sqrt(26.25) - 6.5,
+    ),
+}
+_SHORT = 64  # values beyond them count less than rounding in a recursion's start: |z|**64 < 1e-23
+
+
+def _forth_start(x: Value, z: float, mode: str) -> Value:
+    """The first value of the forward recursion, sum_k z^k x[-k], where x goes on by the mode."""
+    powers = z ** np.arange(_SHORT)
+    if mode == "grid-wrap":
+        return np.tensordot(powers, np.concatenate([x[:1], x[: -_SHORT : -1]]), 1)
+    if mode in ("nearest", "reflect", "grid-mirror"):
+        return x[0] + z * np.tensordot(powers, x[:_SHORT], 1)
+    return np.tensordot(powers, x[:_SHORT], 1)
+
+
+def _back_start(c: Value, z: float, mode: str) -> Value:
+    """The last value of the backward recursion over the results of the forward one."""
+    if mode == "grid-wrap":
+        powers = z ** np.arange(1, _SHORT)
+        return -z * (c[-1] + np.tensordot(powers, c[: _SHORT - 1], 1))
+    if mode in ("nearest", "reflect", "grid-mirror"):
+        return c[-1] * (z / (z - 1))
+    return (z * c[-2] + c[-1]) * (z / (z * z - 1))
+
+
+def _recursions(x: Value, z: float, mode: str) -> Value:
+    """The filter of one pole along the first axis, by scans over whole slices of the image.
+
+    c[k] = (1 - z) (1 - 1 / z) x[k] + z c[k - 1]        d[k] = z (d[k + 1] - c[k])
+    """
+    gain = (1 - z) * (1 - 1 / z)
+
+    def forth(before: Value, pixel: Value) -> tuple[Value, Value]:
+        after = gain * pixel + z * before
+        return after, after
+
+    def back(after: Value, value: Value) -> tuple[Value, Value]:
+        before = z * (after - value)
+        return before, before
+
+    first = gain * _forth_start(x, z, mode)
+    c = np.concatenate([first[None], lax.scan(forth, first, x[1:])[1]])
+    last = _back_start(c, z, mode)
+    return np.concatenate([lax.scan(back, last, c[:-1], reverse=True)[1], last[None]])
+
+
 def coefficients(image: Value, order: int, mode: str, axes: Sequence[int] | None = None) -> Value:
     """The coefficients of the spline through the pixels, by SciPy's filter of each axis."""
     for axis in range(len(image.shape)) if axes is None else axes:
         n = image.shape[axis]
-        matrix = plain.spline_filter1d(np.eye(n), order, axis=0, output=np.float64, mode=mode)
-        image = np.moveaxis(np.tensordot(matrix, image, axes=(1, axis)), 0, axis)
+        if n < _SHORT:
+            matrix = plain.spline_filter1d(np.eye(n), order, axis=0, output=np.float64, mode=mode)
+            image = moveaxis(np.tensordot(matrix, image, axes=(1, axis)), 0, axis)
+            continue
+        lines = moveaxis(image, axis, 0)
+        for z in _POLES[order]:
+            lines = _recursions(lines, z, mode)
+        image = moveaxis(lines, 0, axis)
     return image
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis
 from fgrad.scipy.signal.common import Window, chosen, in_precision, of_signals, plain, wrong
-from fgrad.scipy.signal.spectra import Detrend, densities, stft, welch
+from fgrad.scipy.signal.spectra import Detrend, csd, densities, named_window, stft, welch
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike
 
@@ -64,6 +64,11 @@ def coherence(
         (3,)
     """
     by = window, nperseg, noverlap, nfft
+    lengths = {v.shape[normalize_axis(axis, len(v.shape))] for v in (as_operand(x), as_operand(y))}
+    if len(lengths) > 1:  # SciPy fills up the shorter signal for the cross spectrum alone
+        own = [welch(v, fs, *by, detrend, axis=axis) for v in (x, y)]
+        freqs, cross = csd(x, y, fs, *by, detrend, axis=axis)
+        return freqs, np.abs(cross) ** 2 / own[0][1] / own[1][1]
     pairs = [(0, 0), (1, 1), (0, 1)]
     freqs, (xx, yy, cross) = densities(
         [x, y], pairs, fs, by, detrend, True, "density", axis, "mean"
@@ -98,10 +103,9 @@ def spectrogram(
     """
     chosen("spectrogram", "mode", mode, ("psd", "complex", "magnitude", "angle", "phase"))
     (signal,) = in_precision(x)
-    n = signal.shape[axis]
+    axis = normalize_axis(axis, len(signal.shape))
     if isinstance(window, (str, tuple)):
-        length = min(256 if nperseg is None else int(nperseg), n)
-        window = plain.get_window(window, length)
+        window, nperseg = named_window(window, nperseg, signal.shape[axis]), None
     shape = inexact(as_operand(window))
     length = shape.shape[0]
     overlap = length // 8 if noverlap is None else noverlap
@@ -115,8 +119,7 @@ def spectrogram(
         onesided = return_onesided and signal.dtype.kind != "c"
         doubled = np.ones(freqs.shape, power.dtype)
         doubled[1 : (None if nfft % 2 else -1) if onesided else 1] = 2
-        place = normalize_axis(axis, len(signal.shape))
-        return freqs, times, power * doubled.reshape(-1, *[1] * (len(power.shape) - 1 - place))
+        return freqs, times, power * doubled.reshape(-1, *[1] * (len(power.shape) - 1 - axis))
     parts = {"complex": lambda v: v, "magnitude": np.abs, "angle": np.angle, "phase": np.angle}
     found = parts[mode](found)
     return freqs, times, np.unwrap(found, axis=-1) if mode == "phase" else found

@@ -15,6 +15,7 @@ import numpy as np
 
 import fgrad.numpy as fnp
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.source import warn_user
 from fgrad.errors import ShapeError
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.at_indexing import at
@@ -86,8 +87,8 @@ def _segments(
     if nperseg is not None and int(nperseg) < 1:
         raise wrong(name, f"nperseg={nperseg}")
     if isinstance(window, (str, tuple)):
-        length = min(256 if nperseg is None else int(nperseg), n)
-        shape = plain.get_window(window, length)
+        shape = named_window(window, nperseg, n)
+        length = shape.shape[0]
     else:
         shape = inexact(as_operand(window))
         length = shape.shape[0] if len(shape.shape) == 1 else -1
@@ -96,13 +97,22 @@ def _segments(
     return Segments(shape, length, *_steps(name, length, noverlap, nfft))
 
 
+def named_window(window: str | tuple[object, ...], nperseg: int | None, n: int) -> np.ndarray:
+    """The window of segments of a signal of n values, which are no longer than it, as SciPy warns."""
+    length = 256 if nperseg is None else int(nperseg)
+    if length > n:
+        text = f"nperseg = {length} is greater than input length = {n}, using nperseg = {n}"
+        warn_user(text, UserWarning)
+    return plain.get_window(window, min(length, n))
+
+
 def _steps(name: str, length: int, noverlap: int | None, nfft: int | None) -> tuple[int, int]:
     """The checked step and length of transforms."""
     nfft = length if nfft is None else int(nfft)
     overlap = length // 2 if noverlap is None else int(noverlap)
     if nfft < length:
         raise wrong(name, f"nfft={nfft} is less than the segment, {length}")
-    if not 0 <= overlap < length:
+    if overlap >= length:
         raise wrong(name, f"noverlap={noverlap} for segments of {length}")
     return length - overlap, nfft
 
