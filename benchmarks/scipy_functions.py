@@ -45,6 +45,7 @@ ARRAYS: dict[str, np.ndarray] = {
     "e": RNG.normal(size=(40, 40)) / 10, "l": np.linspace(0.0, 490.0, 5000), "u": SMOOTH,
     "o": RNG.normal(size=(300, 2)), "f": RNG.normal(size=300),
     "c": RNG.uniform(0.1, 10.0, size=20000), "d": RNG.uniform(0.05, 0.95, size=20000),
+    "i": RNG.normal(size=(768, 768)),
 }  # fmt: skip
 CONSTANTS: dict[str, Any] = {
     "SOS": scipy.signal.butter(6, 0.2, output="sos"), "GRID": (np.arange(60.0), np.arange(50.0)),
@@ -76,7 +77,8 @@ CASES = [
     _both("signal.convolve(x, h)"), _both("signal.fftconvolve(x, y)"),
     _both("signal.correlate(x, h, 'same')"),
     Case("signal.convolve2d(m, k, 'same')"),  # the gradient of JAX 0.10.2 ends the process
-    Case("signal.oaconvolve(x, y)"), Case("signal.lfilter(b, a, x)"),
+    Case("signal.oaconvolve(x, y)"), Case("signal.oaconvolve(x, h)"),
+    Case("signal.lfilter(b, a, x)"),
     Case("signal.lfilter(b, a, z)"), Case("signal.filtfilt(b, a, x)"),
     Case("signal.sosfilt(SOS, x)"), Case("signal.sosfilt(SOS, z)"),
     Case("signal.sosfiltfilt(SOS, x)"), Case("signal.hilbert(x)"),
@@ -102,6 +104,8 @@ CASES = [
     Case("ndimage.map_coordinates(s, p.T, order=3)"), Case("ndimage.zoom(s, 2.0)"),
     Case("ndimage.rotate(m, 30.0, reshape=False)"), Case("ndimage.shift(m, (2.5, -1.5))"),
     Case("ndimage.affine_transform(m, TILT, order=1)"), Case("ndimage.spline_filter(m)"),
+    Case("ndimage.spline_filter(i)"), Case("ndimage.rotate(i, 30.0, reshape=False)"),
+    Case("ndimage.shift(i, (2.5, -1.5))"),
     Case("ndimage.sum_labels(m, LABELS, np.arange(50))"),
     Case("ndimage.distance_transform_edt(m > 0, [1.0, 2.0])"),
     _both("interpolate.RegularGridInterpolator(GRID, s)(p)"),
@@ -136,7 +140,7 @@ CASES = [
     Case("np.abs(fft.rfftn(m))", "np.abs(np.fft.rfftn(m))"),
     Case("fft.irfft(x)", "np.fft.irfft(x)"),
     Case("fft.irfft(z)", "np.fft.irfft(z)"), Case("fft.hfft(x)", "np.fft.hfft(x)"),
-    _both("fft.dct(z)"), _both("fft.dctn(m)"), _both("fft.idct(z)"), Case("fft.dst(z)"),
+    _both("fft.dct(z)"), _both("fft.dct(i)"), _both("fft.dctn(m)"), _both("fft.idct(z)"), Case("fft.dst(z)"),
     Case("fft.fht(y, 0.01, 0.5)"), Case("fft.fftshift(m)", "np.fft.fftshift(m)"),
     *map(_both, (
         "special.gammaln(c)", "special.digamma(c)", "special.erf(x)", "special.erfinv(d)",

@@ -48,6 +48,8 @@ def layer_norm(x: Any) -> Any:
         lambda x: np.sum(x, axis=0) * 2 + 1,
         lambda x: (x.reshape(8, 8, 32) + 1).reshape(64, 32) * 2,
         lambda x: x - x[0],
+        lambda x: np.concatenate([x * 3 - np.sin(x), (np.exp(x) * x + 1)[::-1]]),
+        lambda x: (np.sin(x) * 2 + np.cos(x) * 3).T,
     ],
 )
 def test_one_kernel(fun: Callable[..., Any]) -> None:

@@ -86,3 +86,17 @@ def test_splines_of_short_and_long_lines(mode: str, order: int, rng: np.random.G
         np.testing.assert_allclose(f(x), wanted, rtol=1e-9, atol=1e-11)
         back = fgrad.vjp(f, x)[1](np.conj(way))[0]
         np.testing.assert_allclose(np.sum(back * x), np.sum(np.conj(way) * wanted), rtol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("kind", [float, complex])
+def test_convolutions_by_blocks(mode: str, kind: type, rng: np.random.Generator) -> None:
+    for n, m in ((5, 3), (7, 300), (1000, 100), (100, 1000), (2001, 70), (64, 64)):
+        x, y = [rng.normal(size=(2, k)).astype(kind) * (1 + 1j * (kind is complex)) for k in (n, m)]
+        for a, b, settings in ((x[0], y[0], {}), (x.T, y.T[:, :1], {"axes": 0})):
+            if kind is float:
+                a, b = a.real, b.real
+            wanted = scipy.signal.oaconvolve(a, b, mode, **settings)
+            found = fgrad.jit(lambda a, b, s=settings: sg.oaconvolve(a, b, mode, **s))(a, b)
+            assert found.dtype == wanted.dtype
+            np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-9)

@@ -3,7 +3,8 @@
 Each equation gets a stage: that of its latest source if it can be computed in the same loop nest,
 else one more.  Equations of one stage that share a nest form a group, so groups cannot depend on
 each other in a circle, and one walk over the program suffices.  Moving equations (reshape, permute,
-slice, ...) and cheap small ones are virtual: every reader computes them itself.
+slice, ...) and cheap small ones are virtual: every reader computes them itself; so are chains of
+elementwise ones whose one reader reads at another place, as each part of a concatenation does.
 
     x: (rows, columns)        stage 1: reduce_max, sub, exp, reduce_sum, div   one row kernel
     softmax(x @ w) @ v        stage 1: gemm   2: the row kernel   3: gemm
@@ -35,6 +36,7 @@ from fgrad.compile.fuse.parts import (
     is_library,
     is_trailing,
     max_cost,
+    piece_cost,
     rows_of,
     shrinks,
     stripped,
@@ -232,7 +234,7 @@ class _Fuser:
         if out not in self.p.kept and len(leaves) <= MAX_LEAVES:
             cost = cost_of(eqn) + self._operand_cost(eqn)
             cheap = cost <= CHEAP and self._is_small(out, leaves)
-            if cheap or self._read_once_elsewhere(out):
+            if cheap or self._read_once_elsewhere(out, deep=cost <= piece_cost(out.aval.size)):
                 self._make_virtual(eqn, leaves, cost)
                 return
         self._place(k, eqn, leaves, stripped(out.aval.shape))
@@ -242,8 +244,9 @@ class _Fuser:
         size = out.aval.size
         return size == 1 or 4 * sum([var.aval.size for var, _ in leaves]) <= size
 
-    def _read_once_elsewhere(self, out: Var) -> bool:
-        """Whether each element has one reader at most, which reads it at another place."""
+    def _read_once_elsewhere(self, out: Var, deep: bool) -> bool:
+        """Whether each element has one reader at most, which reads it at another place, or, if
+        `deep`, which is computed from it and so read itself."""
         var, moved = out, False
         while True:
             readers = self.p.readers.get(var, ())
@@ -259,7 +262,10 @@ class _Fuser:
                 return not is_trailing(reader)
             if not shrinks(prim):
                 fused = prim.contracts or prim in MOVES or is_library(reader)
-                return moved and not fused
+                if moved or fused or not deep or reader.outputs[0] in self.p.kept:
+                    return moved and not fused
+                var = reader.outputs[0]
+                continue
             moved = moved or prim is not prims.reshape
             if reader.outputs[0] in self.p.kept:
                 return moved

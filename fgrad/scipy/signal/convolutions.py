@@ -18,6 +18,7 @@ import fgrad.numpy as fnp
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.lax.convolutions import conv_general_dilated
+from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.promote import (
     as_operand,
     broadcast_shapes,
@@ -115,6 +116,26 @@ def _by_transforms(x: Value, y: Value, axes: Ints) -> Value:
     return back(product, fast, axes)[tuple(places)]
 
 
+def _by_blocks(x: Value, y: Value, axis: int) -> Value:
+    """The full convolution along an axis by transforms of blocks of the longer array, of about
+    three times the length of the shorter one, whose ends are added to the blocks that follow."""
+    long, short = [moveaxis(v, axis, -1) for v in sorted([x, y], key=lambda v: -v.shape[axis])]
+    n, m = long.shape[-1], short.shape[-1]
+    points = plain_fft.next_fast_len(4 * m, x.dtype.kind != "c")
+    if points >= n + m - 1:
+        return _by_transforms(x, y, (axis,))
+    step = points - m + 1
+    count = -(-n // step)
+    keep = [(0, 0)] * (len(long.shape) - 1)
+    filled = np.pad(long, [*keep, (0, count * step - n)])
+    rows = np.reshape(filled, (*long.shape[:-1], count, step))
+    product = _by_transforms(rows, short[..., None, :], (len(rows.shape) - 1,))
+    ends = np.pad(product[..., step:], [*keep, (1, 0), (0, step - m + 1)])
+    whole = np.pad(product[..., :step], [*keep, (0, 1), (0, 0)]) + ends
+    flat = np.reshape(whole, (*whole.shape[:-2], (count + 1) * step))
+    return moveaxis(flat[..., : n + m - 1], -1, axis)
+
+
 def _of_mode(full: Value, x: Value, y: Value, mode: str, axes: Ints) -> Value:
     """The part of a full convolution that the mode wants."""
     shape = list(full.shape)
@@ -164,6 +185,26 @@ def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = 
     return _convolved("correlate", x, _reversed(conj(y)), mode, method)
 
 
+def _transformed(
+    name: str, in1: ArrayLike, in2: ArrayLike, mode: str, axes: int | Sequence[int] | None
+) -> tuple[Value, Value, Ints]:
+    """The checked arrays, and the axes along which they are convolved."""
+    x, y = [inexact(v) for v in _pair(name, in1, in2)]
+    _chosen(name, "mode", mode, ("full", "same", "valid"))
+    rank = len(x.shape)
+    given = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
+    places = tuple([normalize_axis(a, rank) for a in given])
+    if len({*places}) != len(places) or not places:
+        raise ArgumentError(f"scipy.signal.{name}: axes={axes}.", user_line())
+    rest = [a for a in range(rank) if a not in places]
+    broadcast_shapes(*[tuple([v.shape[a] for a in rest]) for v in (x, y)])
+    if mode == "valid":
+        pairs = [(x.shape[a], y.shape[a]) for a in places]
+        if not (all([n >= m for n, m in pairs]) or all([n <= m for n, m in pairs])):
+            raise ShapeError(f"scipy.signal.{name}: neither array lies inside of the other.")
+    return x, y, places
+
+
 @of_signals
 def fftconvolve(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: int | Sequence[int] | None = None
@@ -175,19 +216,7 @@ def fftconvolve(
         >>> sg.fftconvolve(np.array([1.0, 2.0]), np.array([1.0, 1.0])).round(9)
         array([1., 3., 2.])
     """
-    x, y = [inexact(v) for v in _pair("fftconvolve", in1, in2)]
-    _chosen("fftconvolve", "mode", mode, ("full", "same", "valid"))
-    rank = len(x.shape)
-    given = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
-    places = tuple([normalize_axis(a, rank) for a in given])
-    if len({*places}) != len(places) or not places:
-        raise ArgumentError(f"scipy.signal.fftconvolve: axes={axes}.", user_line())
-    rest = [a for a in range(rank) if a not in places]
-    broadcast_shapes(*[tuple([v.shape[a] for a in rest]) for v in (x, y)])
-    if mode == "valid":
-        pairs = [(x.shape[a], y.shape[a]) for a in places]
-        if not (all([n >= m for n, m in pairs]) or all([n <= m for n, m in pairs])):
-            raise ShapeError("scipy.signal.fftconvolve: neither array lies inside of the other.")
+    x, y, places = _transformed("fftconvolve", in1, in2, mode, axes)
     return _of_mode(_by_transforms(x, y, places), x, y, mode, places)
 
 
@@ -195,14 +224,22 @@ def fftconvolve(
 def oaconvolve(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: int | Sequence[int] | None = None
 ) -> Value:
-    """The same as `fftconvolve`, which SciPy computes in blocks.
+    """The same as `fftconvolve`; along one axis in blocks, or by sums where one array is small.
 
     Example:
         >>> import fgrad.scipy.signal as sg
         >>> sg.oaconvolve(np.array([1.0, 2.0]), np.array([1.0, 1.0])).round(9)
         array([1., 3., 2.])
     """
-    return fftconvolve(in1, in2, mode, axes)
+    x, y, places = _transformed("oaconvolve", in1, in2, mode, axes)
+    whole = len(places) == len(x.shape)
+    if whole and min(math.prod(x.shape), math.prod(y.shape)) <= _FEW:
+        full = full_sums(x, y)
+    elif len(places) == 1:
+        full = _by_blocks(x, y, places[0])
+    else:
+        full = _by_transforms(x, y, places)
+    return _of_mode(full, x, y, mode, places)
 
 
 @of_signals
