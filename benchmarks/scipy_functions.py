@@ -140,7 +140,8 @@ CASES = [
     Case("np.abs(fft.rfftn(m))", "np.abs(np.fft.rfftn(m))"),
     Case("fft.irfft(x)", "np.fft.irfft(x)"),
     Case("fft.irfft(z)", "np.fft.irfft(z)"), Case("fft.hfft(x)", "np.fft.hfft(x)"),
-    _both("fft.dct(z)"), _both("fft.dct(i)"), _both("fft.dctn(m)"), _both("fft.idct(z)"), Case("fft.dst(z)"),
+    _both("fft.dct(z)"), _both("fft.dct(i)"), _both("fft.dctn(m)"), _both("fft.idct(z)"),
+    Case("fft.dst(z)"),
     Case("fft.fht(y, 0.01, 0.5)"), Case("fft.fftshift(m)", "np.fft.fftshift(m)"),
     *map(_both, (
         "special.gammaln(c)", "special.digamma(c)", "special.erf(x)", "special.erfinv(d)",

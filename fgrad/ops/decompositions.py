@@ -40,6 +40,7 @@ from fgrad.ops.matrices import (
     per_row,
     pull_hermitian,
     real_part,
+    require_finite,
     scale_columns,
     transposed,
 )
@@ -153,6 +154,7 @@ def _(a: Aval, *, full: bool) -> tuple[Aval, Aval, Aval]:
 
 @svd_p.evaluate
 def _(a: Value, *, full: bool) -> tuple[np.ndarray, ...]:
+    require_finite(a)
     return tuple(np.linalg.svd(a, full_matrices=full))
 
 
@@ -433,6 +435,7 @@ def _(a: Aval, *, rcond: float) -> Aval:
 
 @pinv_p.evaluate
 def _(a: Value, *, rcond: float) -> np.ndarray:
+    require_finite(a)
     return np.linalg.pinv(a, rcond)
 
 

@@ -22,6 +22,7 @@ from fgrad.ops.matrices import (
     identity_like,
     matmul,
     per_matrix,
+    require_finite,
     transposed,
 )
 from fgrad.ops.reduce import reduce_sum
@@ -137,6 +138,7 @@ def _(a: np.ndarray) -> np.ndarray:
     by_inverse = _by_inverse(a)
     if by_inverse is not None:
         return by_inverse
+    require_finite(a)
     u, s, vh = np.linalg.svd(a)
     one = np.ones_like(s[..., :1])
     before = np.cumprod(np.concatenate([one, s[..., :-1]], -1), -1)

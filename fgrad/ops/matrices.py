@@ -152,6 +152,12 @@ def above(*parts: Value) -> Value:
 # --- rules
 
 
+def require_finite(a: Value) -> None:
+    """LAPACK's search for singular values of infinite numbers does not end."""
+    if not np.isfinite(a).all():
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+
 def check_matrix(prim: Primitive, a: Aval, square: bool = False) -> None:
     """Raise unless an operand is a stack of matrices of a dtype that LAPACK knows."""
     if a.dtype.char not in LAPACK_DTYPES:

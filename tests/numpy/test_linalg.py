@@ -172,6 +172,18 @@ def test_lower_precision() -> None:
         np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.parametrize("kind", ["f", "d", "F", "D"])
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
+def test_singular_values_of_infinite_matrices_are_an_error(kind: str, wrong: float) -> None:
+    """LAPACK's search for them, and so NumPy, does not end."""
+    a = np.ones((5, 4), kind) + np.eye(5, 4, dtype=kind)
+    a[1, 2] = wrong
+    for fun in (L.svd, L.pinv, lambda a: L.lstsq(a, np.ones(5, a.dtype)), sla.polar):
+        for form in (fgrad.jit(fun), lambda a, fun=fun: fgrad.vjp(fun, a)):
+            with pytest.raises((np.linalg.LinAlgError, ValueError)):
+                form(a)
+
+
 def test_integers_become_floats() -> None:
     assert fgrad.jit(L.inv)(np.array([[2, 1], [1, 1]])).dtype == np.float64
     with pytest.raises(TypeError, match="float16"):

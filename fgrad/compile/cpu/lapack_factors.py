@@ -108,6 +108,8 @@ def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool =
     left, right = (b.memory(m * columns), b.memory(rows * n)) if vectors else (matrix, matrix)
     values = "%p2" if vectors else "%p1"
     b.transpose(matrix, "%p0", m, n)
+    if vectors:
+        _infinite_to_nan(b, matrix, m * n)
     b.call(
         "gesdd", job, m, n, matrix, m, values, left, m, right, rows, space, work, *reals, integers,
         info,
@@ -121,6 +123,15 @@ def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool =
         strides = [m * n * b.size, m * columns * b.size, k * b.aligned, rows * n * b.size]
     spec = (dtype.char, m, n, full, vectors, work)
     return build_step("svd", spec, b, strides, MESSAGES["svd"], max(m, n))
+
+
+def _infinite_to_nan(b: Body, matrix: str, count: int) -> None:
+    """x + (x - x): gesdd refuses NaN, but does not end where a number is infinite."""
+    loop = b.begin(count)
+    value = b.load(matrix, loop[2])
+    zero = b.emit(f"fsub {b.kind} {value}, {value}")
+    b.store(b.emit(f"fadd {b.kind} {value}, {zero}"), matrix, loop[2])
+    b.end(loop, count)
 
 
 def _gesdd_parts(longer: int, k: int) -> int:

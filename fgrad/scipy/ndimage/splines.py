@@ -110,7 +110,7 @@ def _forth_start(x: Value, z: float, mode: str) -> Value:
     """The first value of the forward recursion, sum_k z^k x[-k], where x goes on by the mode."""
     powers = z ** np.arange(_SHORT)
     if mode == "grid-wrap":
-        return np.tensordot(powers, np.concatenate([x[:1], x[: -_SHORT : -1]]), 1)
+        return np.tensordot(powers, np.concatenate([x[:1], x[:-_SHORT:-1]]), 1)
     if mode in ("nearest", "reflect", "grid-mirror"):
         return x[0] + z * np.tensordot(powers, x[:_SHORT], 1)
     return np.tensordot(powers, x[:_SHORT], 1)

@@ -98,7 +98,7 @@ def _segments(
 
 
 def named_window(window: str | tuple[object, ...], nperseg: int | None, n: int) -> np.ndarray:
-    """The window of segments of a signal of n values, which are no longer than it, as SciPy warns."""
+    """The window of segments of a signal of n values, which are cut to n, with SciPy's warning."""
     length = 256 if nperseg is None else int(nperseg)
     if length > n:
         text = f"nperseg = {length} is greater than input length = {n}, using nperseg = {n}"
