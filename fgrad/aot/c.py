@@ -32,6 +32,7 @@ from fgrad.aot.machine import (
 from fgrad.aot.save import Exportable, exportable, refuse
 from fgrad.aot.trees import paths_of
 from fgrad.aot.vector_products import vector_product
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.llvm import generator, interrupts
@@ -100,6 +101,7 @@ class CExport(NamedTuple):
     workspace: int
 
 
+@also_takes()
 def export_c(
     f: Callable[..., PyTree],
     *example_args: PyTree,

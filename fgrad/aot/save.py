@@ -15,6 +15,7 @@ from fgrad.aot.machine import NotMachineCode, machine_of
 from fgrad.aot.objects import object_of
 from fgrad.aot.trees import NotPlain, spec_of
 from fgrad.aot.writing import Writer, aval_words, write
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.native import runs_long
 from fgrad.compile.jit.entries import Entry
@@ -45,6 +46,7 @@ class Exportable(NamedTuple):
     differentiable: bool
 
 
+@also_takes()
 def export(
     f: Callable[..., PyTree],
     *example_args: PyTree,

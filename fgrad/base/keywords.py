@@ -6,17 +6,26 @@ def normal(key, shape=()): ...
 normal(key, unroll=4)               the same: a hint, which changes no result
 normal(key, out_sharding=None)      the same: the one value that means what is done here
 normal(key, out_sharding=other)     ArgumentError: it is never ignored in silence
+normal(key, shap=(3,))              ArgumentError, which names shape: nothing has such a name
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from types import FunctionType
 from typing import Any, TypeVar
 
+from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
 
+difflib = lazy_module("difflib")
+
 F = TypeVar("F", bound=Callable[..., object])
+
+_ANY_KEYWORD = 8  # inspect.CO_VARKEYWORDS
+# Packages that are no part of a public name.
+_INSIDE = {"aot", "capture", "compile", "interchange", "lower_cuda", "ops", "tools", "transforms"}
 
 REFUSED = object()  # in the place of the one value that is taken: there is none
 
@@ -48,13 +57,15 @@ def also_takes(
 ) -> Callable[[F], F]:
     """Decorator: the function takes keywords of its namesake, and refuses what it cannot do.
 
+    A keyword that neither has is refused with the names that are nearest to it.
+
     Arguments:
         hints: keywords that change no result; any value is taken.
         aliases: other names of its own keywords.
         only: keywords with the one value that means what the function does; `REFUSED` for none.
 
     Raises:
-        ArgumentError: from the function, for another value.
+        ArgumentError: from the function, for another value, or another keyword.
 
     Example:
         >>> @also_takes("unroll", aliases={"start": "x"}, out_sharding=None)
@@ -66,11 +77,17 @@ def also_takes(
     other = {**dict.fromkeys(hints), **dict.fromkeys(aliases or ()), **only}.keys()
 
     def decorate(function: F) -> F:
+        own = _parameters(function)
+
         @functools.wraps(function)
         def taking(*args: object, **kwargs: object) -> object:
-            if kwargs and not other.isdisjoint(kwargs):
-                name = f"{function.__module__.rpartition('.')[0]}.{function.__name__}"
-                kwargs = own_keywords(name, kwargs, hints, aliases or {}, only)
+            if kwargs:
+                if not other.isdisjoint(kwargs):
+                    kwargs = own_keywords(
+                        _public_name(function), kwargs, hints, aliases or {}, only
+                    )
+                if own and not own.issuperset(kwargs):
+                    raise _unknown(_public_name(function), kwargs, own)
             return function(*args, **kwargs)
 
         known: Any = taking
@@ -78,6 +95,36 @@ def also_takes(
         return taking  # type: ignore[return-value]
 
     return decorate
+
+
+def _unwrapped(function: Any) -> Callable[..., object]:
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function
+
+
+def _parameters(function: Callable[..., object]) -> frozenset[str]:
+    """The names of a function's parameters; nothing where it takes any keyword."""
+    function = _unwrapped(function)
+    if not isinstance(function, FunctionType) or function.__code__.co_flags & _ANY_KEYWORD:
+        return frozenset()
+    code = function.__code__
+    return frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+
+def _public_name(function: Callable[..., object]) -> str:
+    """The name by which users call a function: fgrad.grad, fgrad.nn.softmax."""
+    package = function.__module__.rpartition(".")[0]
+    inside = package.split(".")[1:2]
+    return f"{'fgrad' if inside and inside[0] in _INSIDE else package}.{function.__name__}"
+
+
+def _unknown(name: str, kwargs: Mapping[str, object], own: frozenset[str]) -> ArgumentError:
+    """The card for a keyword that nothing has."""
+    keyword = next(k for k in kwargs if k not in own)
+    near = difflib.get_close_matches(keyword, sorted(own), 2, 0.6) or sorted(own)
+    write = " or ".join([f"{k}=..." for k in near])
+    return ArgumentError(f"{name} has no keyword {keyword}.", (("write", write),))
 
 
 def own_keywords(

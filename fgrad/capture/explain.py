@@ -10,6 +10,7 @@ from types import BuiltinFunctionType, FunctionType
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.pickling import Transformed, label_of, pickles_as_call
 from fgrad.base.provided import Provided
 from fgrad.base.source import USERS, owner_of
@@ -83,6 +84,7 @@ def _arguments(fun: Callable[..., object]) -> str:
 
 
 @pickles_as_call
+@also_takes()
 def explain_capture(fun: Callable[..., object]) -> Callable[..., str]:
     """What becomes of the loops and branches of a function under `jit`.
 

@@ -9,12 +9,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from fgrad.base.keywords import also_takes
 from fgrad.interchange.onnx_rules import EXPANSIONS, RULES, UNCHECKED
 from fgrad.interchange.onnx_writer import Writer
 from fgrad.interchange.traced import Format, traced
 from fgrad.typing import PyTree
 
 
+@also_takes()
 def onnx(
     f: Callable[..., PyTree],
     *example_args: PyTree,

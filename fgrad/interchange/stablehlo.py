@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.pickling import pickles_as_call
 from fgrad.interchange.stablehlo_rules import EXPANSIONS, RULES, UNCHECKED
 from fgrad.interchange.stablehlo_writer import Writer
@@ -20,6 +21,7 @@ from fgrad.typing import PyTree
 
 
 @pickles_as_call
+@also_takes()
 def stablehlo(f: Callable[..., PyTree], checks: bool = True) -> Callable[..., str]:
     """A function that writes `f` for its arguments as the text of a StableHLO module.
 

@@ -10,6 +10,7 @@ import numpy as np
 from fgrad.base.keywords import also_takes
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.lax.slices import dynamic_update_slice
+from fgrad.lax.whole import integer, integers
 from fgrad.numpy.promote import as_array, convert, normalize_axes, normalize_axis, user_line
 from fgrad.numpy.promote import broadcast_shapes as broadcast_shapes
 from fgrad.ops import elementwise as ew
@@ -18,10 +19,6 @@ from fgrad.trace import Value
 from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
 Ints = Sequence[int]
-
-
-def _ints(values: Ints) -> tuple[int, ...]:
-    return tuple([int(v) for v in values])
 
 
 def move_axes(x: PyTree, source: int | Ints, target: int | Ints) -> Value:
@@ -69,6 +66,7 @@ def full_like(
         >>> lax.full_like(np.ones(2), 3)
         array([3., 3.])
     """
+    x = as_array(x)
     return full(x.shape if shape is None else shape, fill_value, dtype or x.dtype)
 
 
@@ -125,7 +123,7 @@ def broadcast(operand: ArrayLike, sizes: Ints) -> Value:
                [1, 2]])
     """
     x = as_array(operand)
-    return _owned(np.broadcast_to(x, (*_ints(sizes), *x.shape)))
+    return _owned(np.broadcast_to(x, (*integers(sizes, "broadcast"), *x.shape)))
 
 
 @also_takes(out_sharding=None)
@@ -141,7 +139,8 @@ def broadcast_in_dim(operand: ArrayLike, shape: Ints, broadcast_dimensions: Ints
         array([[1, 1],
                [2, 2]])
     """
-    x, wanted, axes = as_array(operand), _ints(shape), _ints(broadcast_dimensions)
+    x, wanted = as_array(operand), integers(shape, "broadcast_in_dim")
+    axes = integers(broadcast_dimensions, "broadcast_in_dim")
     fits = len(axes) == len(x.shape) and list(axes) == sorted(set(axes))
     fits = fits and all(0 <= a < len(wanted) for a in axes)
     if not fits or any(n not in (1, wanted[a]) for n, a in zip(x.shape, axes, strict=True)):
@@ -175,7 +174,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Value:
         (1, 3)
     """
     x = as_array(x)
-    return np.reshape(x, (*[1] * (rank - len(x.shape)), *x.shape))
+    return np.reshape(x, (*[1] * (integer(rank, "broadcast_to_rank") - len(x.shape)), *x.shape))
 
 
 def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | None = None) -> Value:
@@ -191,7 +190,7 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
     """
     x = as_array(operand)
     rank = len(x.shape)
-    start, stop, _ = slice_of(start_dimension, stop_dimension).indices(rank)
+    start, stop, _ = slice_of(integer(start_dimension, "collapse"), stop_dimension).indices(rank)
     return np.reshape(x, (*x.shape[:start], math.prod(x.shape[start:stop]), *x.shape[stop:]))
 
 
@@ -206,7 +205,7 @@ def expand_dims(array: ArrayLike, dimensions: Ints) -> Value:
         >>> lax.expand_dims(np.ones(3), (0,)).shape
         (1, 3)
     """
-    return np.expand_dims(as_array(array), _ints(dimensions))
+    return np.expand_dims(as_array(array), integers(dimensions, "expand_dims"))
 
 
 def squeeze(array: ArrayLike, dimensions: Ints) -> Value:
@@ -217,7 +216,7 @@ def squeeze(array: ArrayLike, dimensions: Ints) -> Value:
         >>> lax.squeeze(np.ones((1, 3)), (0,)).shape
         (3,)
     """
-    return np.squeeze(as_array(array), _ints(dimensions))
+    return np.squeeze(as_array(array), integers(dimensions, "squeeze"))
 
 
 @also_takes(out_sharding=None)
@@ -231,10 +230,10 @@ def reshape(operand: ArrayLike, new_sizes: Ints, dimensions: Ints | None = None)
     """
     x = as_array(operand)
     new_sizes = (new_sizes,) if isinstance(new_sizes, int) else new_sizes
-    x = x if dimensions is None else np.transpose(x, _ints(dimensions))
-    if math.prod(_ints(new_sizes)) != math.prod(x.shape):
+    x = x if dimensions is None else np.transpose(x, integers(dimensions, "reshape"))
+    if math.prod(integers(new_sizes, "reshape")) != math.prod(x.shape):
         raise _fail("reshape", f"{x.shape} has another size than {tuple(new_sizes)}")
-    return np.reshape(x, _ints(new_sizes))
+    return np.reshape(x, integers(new_sizes, "reshape"))
 
 
 def transpose(operand: ArrayLike, permutation: Ints) -> Value:
@@ -248,7 +247,7 @@ def transpose(operand: ArrayLike, permutation: Ints) -> Value:
         >>> lax.transpose(np.ones((2, 3)), (1, 0)).shape
         (3, 2)
     """
-    return np.transpose(as_array(operand), _ints(permutation))
+    return np.transpose(as_array(operand), integers(permutation, "transpose"))
 
 
 def rev(operand: ArrayLike, dimensions: Ints) -> Value:
@@ -259,7 +258,7 @@ def rev(operand: ArrayLike, dimensions: Ints) -> Value:
         >>> lax.rev(np.array([1, 2, 3]), (0,))
         array([3, 2, 1])
     """
-    return np.flip(as_array(operand), _ints(dimensions))
+    return np.flip(as_array(operand), integers(dimensions, "rev"))
 
 
 def tile(operand: ArrayLike, reps: Ints) -> Value:
@@ -276,7 +275,7 @@ def tile(operand: ArrayLike, reps: Ints) -> Value:
     x = as_array(operand)
     if len(reps) != len(x.shape):
         raise _fail("tile", f"{len(reps)} repetitions for shape {x.shape}")
-    return np.tile(x, _ints(reps))
+    return np.tile(x, integers(reps, "tile"))
 
 
 # --- parts --------------------------------------------------------------------------------------
@@ -312,7 +311,9 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Value, ...]:
         >>> [y.shape for y in lax.unstack(np.ones((2, 3)))]
         [(3,), (3,)]
     """
-    return tuple([move_axes(as_array(x), axis, 0)[k] for k in range(as_array(x).shape[axis])])
+    x = as_array(x)
+    front = move_axes(x, normalize_axis(axis, len(x.shape)), 0)
+    return tuple([front[k] for k in range(front.shape[0])])
 
 
 def split(operand: ArrayLike, sizes: Ints, axis: int = 0) -> list[Value]:
@@ -325,9 +326,10 @@ def split(operand: ArrayLike, sizes: Ints, axis: int = 0) -> list[Value]:
     """
     x = as_array(operand)
     axis = normalize_axis(axis, len(x.shape))
-    if sum(sizes) != x.shape[axis]:
-        raise _fail("split", f"sizes {list(sizes)} of the length {x.shape[axis]}")
-    return list(np.split(x, np.cumsum(_ints(sizes))[:-1], axis=axis))
+    lengths = integers(sizes, "split")
+    if sum(lengths) != x.shape[axis] or min(lengths, default=0) < 0:
+        raise _fail("split", f"sizes {list(lengths)} of the length {x.shape[axis]}")
+    return list(np.split(x, np.cumsum(lengths)[:-1], axis=axis))
 
 
 def slice(
@@ -344,8 +346,8 @@ def slice(
         array([1, 4, 7])
     """
     x = as_array(operand)
-    start, stop = _ints(start_indices), _ints(limit_indices)
-    step = (1,) * len(start) if strides is None else _ints(strides)
+    start, stop = integers(start_indices, "slice"), integers(limit_indices, "slice")
+    step = (1,) * len(start) if strides is None else integers(strides, "slice")
     inside = len(start) == len(stop) == len(step) == len(x.shape) and all(
         0 <= a <= b <= n and s > 0 for a, b, s, n in zip(start, stop, step, x.shape, strict=True)
     )
@@ -363,15 +365,30 @@ def slice_in_dim(
 ) -> Value:
     """The part between known bounds along one axis; negative ones count from the end.
 
+    Raises:
+        ShapeError: if it does not lie inside.
+
     Example:
         >>> from fgrad import lax
         >>> lax.slice_in_dim(np.arange(5), 1, -1)
         array([1, 2, 3])
     """
     x = as_array(operand)
+    axis = normalize_axis(axis, len(x.shape))
+    length, step = x.shape[axis], integer(stride, "slice_in_dim")
+    start = 0 if start_index is None else _from_start(start_index, length)
+    stop = length if limit_index is None else _from_start(limit_index, length)
+    if not 0 <= start <= stop <= length or step < 1:
+        bounds = f"from {start_index} to {limit_index} by {step}"
+        raise _fail("slice_in_dim", f"{bounds} of the length {length}")
     index = [slice_of(None)] * len(x.shape)
-    index[normalize_axis(axis, len(x.shape))] = slice_of(start_index, limit_index, stride)
+    index[axis] = slice_of(start, stop, step)
     return _owned(x[tuple(index)])
+
+
+def _from_start(place: int, length: int) -> int:
+    place = integer(place, "slice_in_dim")
+    return place + length if place < 0 else place
 
 
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Value:
@@ -383,7 +400,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool =
         np.int64(4)
     """
     x = as_array(operand)
-    axis = normalize_axis(axis, len(x.shape))
+    axis, index = normalize_axis(axis, len(x.shape)), integer(index, "index_in_dim")
     if not -x.shape[axis] <= index < x.shape[axis]:
         raise _fail("index_in_dim", f"place {index} of the length {x.shape[axis]}")
     found = np.take(x, index, axis=axis)
@@ -404,7 +421,8 @@ def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Ints) -> Value:
                [1, 3]])
     """
     x = as_array(src)
-    front = move_axes(x, normalize_axes(_ints(axes), len(x.shape)), tuple(range(len(axes))))
+    taken = normalize_axes(integers(axes, "index_take"), len(x.shape))
+    front = move_axes(x, taken, tuple(range(len(taken))))
     return front[tuple(as_array(i) for i in idxs)]
 
 
@@ -450,7 +468,7 @@ def pad(
     x = as_array(operand)
     if len(padding_config) != len(x.shape) or any(i < 0 for _, _, i in padding_config):
         raise _fail("pad", f"widths {list(padding_config)} for shape {x.shape}")
-    low, high, interior = [_ints([row[k] for row in padding_config]) for k in range(3)]
+    low, high, interior = [integers([row[k] for row in padding_config], "pad") for k in range(3)]
     value = convert(as_array(padding_value), x.dtype)
     if value.shape:
         raise ArgumentError("lax.pad: the padding value is no scalar.", user_line())

@@ -21,6 +21,7 @@ from fgrad.lax.bodies import (
     own_results,
 )
 from fgrad.lax.unchanged import chosen
+from fgrad.lax.whole import places
 from fgrad.numpy.promote import as_array, convert
 from fgrad.trace import Value
 from fgrad.tracing.device_tracing import lowered
@@ -145,13 +146,14 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> PyTree:
     Raises:
         ArgumentError: if there are no cases, or booleans choose among more than two.
         ShapeError: if cases differ in shape or dtype, or the choice in shape.
+        DtypeError: if the choice is neither of bools nor of integers.
 
     Example:
         >>> import numpy as np, fgrad
         >>> fgrad.lax.select_n(np.array([False, True]), np.zeros(2), np.ones(2))
         array([0., 1.])
     """
-    which = as_array(which)
+    which = places(which, "select_n")
     values = [as_array(x) for x in cases]
     if not values:
         raise ArgumentError("lax.select_n: there are no cases.")

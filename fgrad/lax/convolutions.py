@@ -18,6 +18,7 @@ from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import aval_of
 from fgrad.lax.arrays import filled
 from fgrad.lax.paddings import Padding, window_padding
+from fgrad.lax.whole import integers
 from fgrad.numpy.promote import as_array, inexact, promote, user_line
 from fgrad.ops import window
 from fgrad.ops.shape import inverse_permutation, permute
@@ -85,7 +86,7 @@ def conv_dimension_numbers(
 def _settings(rank: int, **given: Sequence[int] | None) -> list[Ints]:
     found = []
     for name, values in given.items():
-        ints = (1,) * rank if values is None else tuple([int(v) for v in values])
+        ints = (1,) * rank if values is None else integers(values, "conv")
         if len(ints) != rank or min(ints, default=1) < 1:
             raise ArgumentError(
                 f"lax.conv: {name}={values!r} for {rank} spatial axes.", user_line()
@@ -292,7 +293,7 @@ def conv_general_dilated_patches(
     del precision
     x = as_array(lhs)
     rank = len(x.shape) - 2
-    sizes = tuple([int(n) for n in filter_shape])
+    sizes = integers(filter_shape, "conv_general_dilated_patches")
     axes = conv_dimension_numbers(x.shape, (1, 1, *sizes), dimension_numbers)
     strides, x_dilation, apart = _settings(
         rank, window_strides=window_strides, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation

@@ -22,6 +22,7 @@ from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.lax.arrays import move_axes
 from fgrad.lax.reductions import greatest, least
+from fgrad.lax.whole import integers
 from fgrad.numpy.at_indexing import IndexedElements, at, fill_of
 from fgrad.numpy.promote import as_array, convert, user_line
 from fgrad.ops import elementwise as ew
@@ -215,7 +216,7 @@ def gather(
             (*user_line(), ("write", "lax.gather(..., mode='fill', fill_value=v)")),
         )
     starts = _starts("gather", start_indices)
-    sizes = tuple([int(n) for n in slice_sizes])
+    sizes = integers(slice_sizes, "gather")
     places = _places("gather", tuple(x.shape), starts, dimension_numbers, sizes, how)
     indices = _common(places.indices)
     found: Value = gather_elements(x, tuple(indices), places.axes) if indices else x

@@ -9,13 +9,14 @@ import numpy as np
 
 from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import names_shown
-from fgrad.errors import ArgumentError, ShapeError
+from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.lax import loops
 from fgrad.lax.arrays import move_axes
 from fgrad.numpy.promote import broadcast_shapes, inexact, promote, user_line
 from fgrad.ops import decompositions as dec
 from fgrad.ops import elementwise as ew
 from fgrad.ops import linalg as la
+from fgrad.ops.matrices import LAPACK_DTYPES
 from fgrad.trace import Value
 from fgrad.tracing.device_tracing import lowered
 from fgrad.typing import ArrayLike, PyTree
@@ -26,6 +27,11 @@ def _matrix(name: str, x: ArrayLike, square: bool = True) -> Value:
     if len(a.shape) < 2 or (square and a.shape[-1] != a.shape[-2]):
         kind = "square matrices" if square else "matrices"
         raise ShapeError(f"lax.linalg.{name} takes {kind}, not shape {a.shape}.", user_line())
+    if np.dtype(a.dtype).char not in LAPACK_DTYPES:
+        raise DtypeError(
+            f"lax.linalg.{name} does not take {a.dtype} operands.",
+            (*user_line(), ("write", "x.astype(np.float32)")),
+        )
     return a
 
 

@@ -26,7 +26,8 @@ from fgrad.lax.bodies import (
 )
 from fgrad.lax.branches import cond
 from fgrad.lax.unchanged import split_carry
-from fgrad.numpy.promote import as_array, convert, weakened
+from fgrad.lax.whole import places
+from fgrad.numpy.promote import as_array, convert, normalize_axis, weakened
 from fgrad.ops.control import scan as bind_scan
 from fgrad.ops.control import while_loop as bind_while
 from fgrad.trace import Value, concrete
@@ -294,12 +295,13 @@ def fori_loop(
         >>> fgrad.lax.fori_loop(0, 5, lambda i, x: x + i, 0)
         np.int64(10)
     """
+    lower, upper = places(lower, "fori_loop"), places(upper, "fori_loop")
     first, last = concrete(lower), concrete(upper)
     if progress and first is not None and last is not None:
         return _told_steps(int(first), int(last), body_fun, init_val, progress)
     if first is None or last is None:
-        counted = weakened(convert(as_array(lower), INT64)) if first is None else int(first)
-        start = (counted, convert(as_array(upper), INT64), init_val)
+        counted = weakened(convert(lower, INT64)) if first is None else int(first)
+        start = (counted, convert(upper, INT64), init_val)
         return _while(
             "fori_loop",
             lambda s: s[0] < s[1],
@@ -395,7 +397,7 @@ def associative_scan(
     """
     leaves, treedef = tree.flatten(elems)
     arrays: list[Any] = [as_array(x) for x in leaves]
-    lengths = {x.shape[axis] for x in arrays}
+    lengths = {x.shape[normalize_axis(axis, len(x.shape))] for x in arrays}
     if len(lengths) != 1:
         raise ShapeError(f"lax.associative_scan: the lengths {sorted(lengths)} differ.")
     arrays = [np.moveaxis(x, axis, 0) for x in arrays]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgrad.errors import ArgumentError
+from fgrad.lax.whole import integers
 from fgrad.numpy.promote import user_line
 from fgrad.ops.window import spread_length
 
@@ -60,7 +61,7 @@ def padtype_to_pads(
         [(0, 1)]
     """
     lengths, sizes, steps = [
-        tuple([int(n) for n in s]) for s in (in_shape, window_shape, window_strides)
+        integers(s, "padtype_to_pads") for s in (in_shape, window_shape, window_strides)
     ]
     ones = (1,) * len(lengths)
     return list(window_padding("padtype_to_pads", padding, lengths, sizes, steps, ones))

@@ -13,6 +13,7 @@ import numpy as np
 from fgrad.base.keywords import also_takes
 from fgrad.errors import ShapeError
 from fgrad.lax import loops
+from fgrad.lax.whole import places
 from fgrad.numpy.promote import as_array, promote, user_line
 from fgrad.ops import dot as dots
 from fgrad.trace import Value
@@ -129,6 +130,7 @@ def ragged_dot(
 
     Raises:
         ShapeError: if shapes do not fit.
+        DtypeError: if `group_sizes` are not integers.
 
     Example:
         >>> from fgrad import lax
@@ -138,7 +140,7 @@ def ragged_dot(
     """
     del precision
     a, b = _two(lhs, rhs, preferred_element_type)
-    sizes = as_array(group_sizes)
+    sizes = places(group_sizes, "ragged_dot")
     fits = len(a.shape) == 2 and len(b.shape) == 3 and a.shape[1] == b.shape[1]
     if not fits or sizes.shape != b.shape[:1]:
         raise ShapeError(

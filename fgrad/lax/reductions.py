@@ -23,6 +23,7 @@ from fgrad.lax.arrays import filled
 from fgrad.lax.loops import associative_scan
 from fgrad.lax.paddings import window_padding
 from fgrad.lax.sorting import top_k
+from fgrad.lax.whole import integers
 from fgrad.numpy.promote import as_array, convert, normalize_axes, normalize_axis, user_line
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
@@ -39,7 +40,7 @@ Combine = Callable[[Value, Value], Value]
 
 
 def _axes(x: Value, axes: Ints) -> tuple[int, ...]:
-    return normalize_axes(tuple([int(a) for a in axes]), len(x.shape))
+    return normalize_axes(integers(axes, "reduce"), len(x.shape))
 
 
 @also_takes(out_sharding=None)
@@ -282,7 +283,11 @@ def _operands(
                 f"of shapes {[y.shape for y in inits]}, which must be scalars.",
                 user_line(),
             )
-        del x, init
+        if np.dtype(init.dtype).kind == "c" and np.dtype(x.dtype).kind != "c":
+            raise DtypeError(
+                f"lax.{name}: a complex initial value for an array of {x.dtype}.",
+                (*user_line(), ("write", "x.astype(complex)")),
+            )
     return arrays, [convert(i, x.dtype) for i, x in zip(inits, arrays, strict=True)], treedef
 
 
@@ -378,12 +383,18 @@ def reduce_window(
     arrays, inits, treedef = _operands("reduce_window", operand, init_value)
     rank = len(arrays[0].shape)
     ones = (1,) * rank
-    sizes = tuple([int(n) for n in window_dimensions])
+    sizes = integers(window_dimensions, "reduce_window")
     settings = [window_strides, base_dilation, window_dilation]
-    steps, base, apart = [ones if s is None else tuple([int(n) for n in s]) for s in settings]
+    steps, base, apart = [ones if s is None else integers(s, "reduce_window") for s in settings]
     if not len(sizes) == len(steps) == len(base) == len(apart) == rank:
         raise ShapeError(
             f"lax.reduce_window: {len(sizes)} window lengths for {rank} axes.", user_line()
+        )
+    if min((*sizes, *steps, *base, *apart), default=1) < 1:
+        raise ArgumentError(
+            f"lax.reduce_window: windows of {sizes}, strides {steps} and dilations {base} and "
+            f"{apart} must be at least 1.",
+            user_line(),
         )
     lengths = tuple(map(window.spread_length, arrays[0].shape, base))
     pairs = window_padding("reduce_window", padding, lengths, sizes, steps, apart)
@@ -418,6 +429,8 @@ def sort(operand: PyTree, dimension: int = -1, is_stable: bool = True, num_keys:
     del is_stable
     several = isinstance(operand, (tuple, list))
     xs = [as_array(x) for x in operand] if several else [as_array(operand)]
+    if len({x.shape for x in xs}) > 1:
+        raise ShapeError(f"lax.sort: arrays of shapes {[x.shape for x in xs]}.", user_line())
     axis = normalize_axis(dimension, len(xs[0].shape))
     out = sort_rows(tuple(xs), axis, num_keys)
     return tuple(out) if several else out[0]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.keywords import also_takes
-from fgrad.errors import ShapeError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64
-from fgrad.numpy.promote import as_array, convert
+from fgrad.lax.whole import integers, places
+from fgrad.numpy.promote import as_array, convert, normalize_axis
 from fgrad.ops import index as _ops
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.device_tracing import lowered
@@ -38,10 +39,12 @@ def dynamic_slice(
         array([1, 2, 3, 4])
     """
     operand = as_array(operand)
-    sizes = tuple([int(n) for n in slice_sizes])
+    sizes = integers(slice_sizes, "dynamic_slice")
     starts = _starts(operand, start_indices, "dynamic_slice")
     if len(sizes) != len(operand.shape):
         raise ShapeError(f"lax.dynamic_slice: {len(sizes)} sizes for shape {operand.shape}.")
+    if not _inside(sizes, operand.shape):
+        raise ShapeError(f"lax.dynamic_slice: sizes {sizes} of shape {operand.shape}.")
     return _owned(_ops.dynamic_slice(operand, starts, sizes))
 
 
@@ -68,6 +71,10 @@ def dynamic_update_slice(
     operand = as_array(operand)
     update = convert(as_array(update), operand.dtype)
     starts = _starts(operand, start_indices, "dynamic_update_slice")
+    if len(update.shape) != len(operand.shape) or not _inside(update.shape, operand.shape):
+        raise ShapeError(
+            f"lax.dynamic_update_slice: an update of shape {update.shape} in {operand.shape}."
+        )
     return _ops.dynamic_update(operand, update, starts)
 
 
@@ -83,7 +90,7 @@ def dynamic_slice_in_dim(
         array([1., 2.])
     """
     operand = as_array(operand)
-    axis = axis % len(operand.shape)
+    axis = normalize_axis(axis, len(operand.shape))
     starts: list[ArrayLike] = [0] * len(operand.shape)
     starts[axis] = start_index
     sizes = [slice_size if k == axis else n for k, n in enumerate(operand.shape)]
@@ -117,7 +124,7 @@ def dynamic_update_index_in_dim(
         array([0., 7., 0.])
     """
     operand, update = as_array(operand), as_array(update)
-    axis = axis % len(operand.shape)
+    axis = normalize_axis(axis, len(operand.shape))
     if len(update.shape) != len(operand.shape):
         update = np.expand_dims(update, axis)
     starts: list[ArrayLike] = [0] * len(operand.shape)
@@ -127,11 +134,16 @@ def dynamic_update_index_in_dim(
 
 def _starts(operand: Value, indices: Sequence[ArrayLike], what: str) -> list[Value]:
     """Start indices as non-negative int64 scalars."""
+    if not hasattr(indices, "__len__"):
+        raise ArgumentError(
+            f"lax.{what} takes a start for each axis, not {indices!r}.",
+            (("write", f"({indices!r},)"),),
+        )
     if len(indices) != len(operand.shape):
         raise ShapeError(f"lax.{what}: {len(indices)} positions for shape {operand.shape}.")
     starts = []
     for x, length in zip(indices, operand.shape, strict=True):
-        start: Any = convert(as_array(x), INT64)
+        start: Any = convert(places(x, what), INT64)
         traced = isinstance(start, Tracer)
         if traced:
             start = np.where(start < 0, start + length, start)
@@ -139,6 +151,10 @@ def _starts(operand: Value, indices: Sequence[ArrayLike], what: str) -> list[Val
             start = INT64.type(start + length)
         starts.append(start)
     return starts
+
+
+def _inside(sizes: Sequence[int], shape: Sequence[int]) -> bool:
+    return all([0 <= n <= length for n, length in zip(sizes, shape, strict=True)])
 
 
 def _owned(x: Value) -> Value:

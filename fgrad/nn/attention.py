@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 
 import numpy as np
 
@@ -99,6 +100,8 @@ def _window(
 
 def _check_lengths(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]) -> None:
     fits = min(len(q), len(k), len(v)) >= 3 and q[-1] == k[-1] and k[-3:-1] == v[-3:-1]
+    batches = zip_longest(q[-4::-1], k[-4::-1], v[-4::-1], fillvalue=1)
+    fits = fits and all([len({n for n in sizes if n != 1}) <= 1 for sizes in batches])
     if not fits or not k[-2] or q[-2] % k[-2]:
         raise ShapeError(
             f"nn.dot_product_attention: query {q}, key {k} and value {v} do not fit: they are "

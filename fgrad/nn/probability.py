@@ -49,13 +49,17 @@ def _masked(x: ArrayLike, where: ArrayLike | None) -> Value:
     return select(broadcast_to(where, shape), broadcast_to(x, shape), lit(x, -math.inf))
 
 
-def _center(x: Value, axes: tuple[int, ...]) -> Value:
-    """The largest element along axes, as a constant; 0 where that is infinite."""
+def _center(x: Value, axes: tuple[int, ...], at_inf: bool = True) -> Value:
+    """The largest element along axes, as a constant; 0 where that is -inf, and `at_inf` inf.
+
+    inf - inf is NaN, which is the softmax of a slice with inf; its logsumexp is inf.
+    """
     if any(x.shape[a] == 0 for a in axes):
         kept = tuple([n for a, n in enumerate(x.shape) if a not in axes])
         return np.zeros(kept, x.dtype)[()]
     largest = reduce_max(ew.stop_gradient(x), axes)
-    return select(ew.isinf(largest), lit(x, 0), largest)
+    infinite = ew.isinf(largest) if at_inf else ew.eq(largest, lit(x, -np.inf))
+    return select(infinite, lit(x, 0), largest)
 
 
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Value:
@@ -77,7 +81,7 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Va
     """
     x = _masked(x, where)
     axes = normalize_axes(axis, len(x.shape))
-    powers = ew.exp(ew.sub(x, spread(_center(x, axes), x.shape, axes)))
+    powers = ew.exp(ew.sub(x, spread(_center(x, axes, False), x.shape, axes)))
     total = reduce_sum(powers, axes)
     if where is not None:
         total = select(ew.eq(total, lit(total, 0)), lit(total, 1), total)
@@ -88,7 +92,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     """log(softmax(x)) = x - logsumexp(x) along an axis.
 
     Arguments:
-        x: an array; -inf stays -inf.
+        x: an array; -inf stays -inf; a slice with inf is NaN.
         axis: an axis, a tuple of axes, or None for all.
         where: a bool array that broadcasts with `x`; false elements become -inf.
 
@@ -98,7 +102,7 @@ def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -
     """
     x = _masked(x, where)
     axes = normalize_axes(axis, len(x.shape))
-    shifted = ew.sub(x, spread(_center(x, axes), x.shape, axes))
+    shifted = ew.sub(x, spread(_center(x, axes, False), x.shape, axes))
     total = reduce_sum(ew.exp(shifted), axes)
     if where is not None:
         total = select(ew.eq(total, lit(total, 0)), lit(total, 1), total)
@@ -295,7 +299,7 @@ def softmax_cross_entropy(logits: ArrayLike, labels: ArrayLike, axis: int = -1) 
     places = [iota(rest, INT64, a) for a in range(len(rest))]
     places.insert(axis, select(valid, labels, np.int64(0)))
     # log(total) - (x - center) keeps the digits that logsumexp(x) - x would lose
-    shifted = ew.sub(logits, spread(_center(logits, (axis,)), logits.shape, (axis,)))
+    shifted = ew.sub(logits, spread(_center(logits, (axis,), False), logits.shape, (axis,)))
     chosen = gather(shifted, tuple(places), tuple(range(len(logits.shape))))
     loss = ew.sub(_log_abs(reduce_sum(ew.exp(shifted), (axis,))), chosen)
     return select(valid, loss, lit(loss, math.nan))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
@@ -115,6 +116,7 @@ def _local(edge: Edge, value: np.ndarray) -> str:
 
 
 @pickles_as_call
+@also_takes()
 def trace_table(fun: Callable[..., PyTree]) -> Callable[..., TraceTable]:
     """A function that shows the chain rule at work in `fun`, operation by operation.
 

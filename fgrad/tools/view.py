@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
@@ -330,6 +331,7 @@ def _colour(group: int) -> str:
 
 
 @pickles_as_call
+@also_takes()
 def view(
     fun: Callable[..., PyTree], *, values: bool = False, times: bool = False
 ) -> Callable[..., View]:

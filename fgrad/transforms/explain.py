@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.source import resolve
 from fgrad.config import without_jit
@@ -52,6 +53,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
 
+@also_takes()
 def explain_zero(fun: Callable[..., PyTree], *args: PyTree) -> Explanation:
     """Why the derivative of `fun` in its first argument is zero, leaf by leaf.
 

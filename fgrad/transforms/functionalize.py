@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.pickling import pickles_as_call
 from fgrad.trace import Builder, Tracer, Value
 from fgrad.tracing.capturing import user_form
@@ -26,6 +27,7 @@ from fgrad.typing import P, PyTree, R
 
 
 @pickles_as_call
+@also_takes()
 def functionalize(fun: Callable[P, R]) -> Callable[P, tuple[R, PyTree]]:
     """A function that returns what `fun` returns, and its arguments as `fun` leaves them.
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.pickling import pickles_as_call
 from fgrad.config import without_jit
 from fgrad.errors import ArgumentError, CustomRuleError
@@ -104,6 +105,7 @@ def _pull(
 tap_p.pullback = _pull
 
 
+@also_takes()
 def tap(
     x: T,
     name: str | None = None,
@@ -206,6 +208,7 @@ def collecting_tags() -> bool:
     return _COLLECTORS.innermost is not None
 
 
+@also_takes()
 def tag(x: T, name: str) -> T:
     """`x` itself, under a name for `grad_wrt_tags`; free where nobody asks.
 
@@ -221,6 +224,7 @@ def tag(x: T, name: str) -> T:
 
 
 @pickles_as_call
+@also_takes()
 def grad_wrt_tags(fun: Callable[P, PyTree]) -> Callable[P, dict[str, PyTree]]:
     """The gradients of a scalar function with respect to the intermediate results that it tags.
 

@@ -36,6 +36,7 @@ varying = lazy_module("fgrad.ops.varying")
 
 
 @pickles_as_call
+@also_takes()
 def jacfwd(
     fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,
@@ -167,6 +168,7 @@ def jacrev(
 
 
 @pickles_as_call
+@also_takes()
 def hessian(
     fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,

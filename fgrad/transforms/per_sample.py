@@ -14,6 +14,7 @@ from functools import partial, reduce
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import ArgumentError, BatchSizeError
@@ -42,6 +43,7 @@ from fgrad.typing import P, PyTree
 
 
 @pickles_as_call
+@also_takes()
 def per_sample_grad(
     fun: Callable[P, PyTree],
     argnums: int | Sequence[int] = 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.compile.jit.inspect import inspect, make_program
@@ -50,6 +51,7 @@ def _shown(value: object) -> str:
 
 
 @pickles_as_call
+@also_takes()
 def cost_analysis(fun: Callable[..., object]) -> Callable[..., Cost]:
     """A function that counts what a call of `fun` with its arguments costs, without running it.
 

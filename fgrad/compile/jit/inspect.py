@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.compile.backend import BACKENDS
@@ -138,6 +139,7 @@ def jitted(fun: Callable[..., object]) -> Jitted:
 
 
 @pickles_as_call
+@also_takes()
 def make_program(fun: Callable[..., object]) -> Callable[..., Program]:
     """A function that traces `fun` with its arguments and returns the program.
 
@@ -160,6 +162,7 @@ def make_program(fun: Callable[..., object]) -> Callable[..., Program]:
 
 
 @pickles_as_call
+@also_takes()
 def inspect(fun: Callable[..., object]) -> Callable[..., Stages]:
     """A function that compiles `fun` for its arguments and returns all stages.
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import pickles_as_call
 from fgrad.base.source import Loc
@@ -102,6 +103,7 @@ class Profile(NamedTuple):
 
 
 @pickles_as_call
+@also_takes()
 def profile(fun: Callable[..., object], repeat: int = 20) -> Callable[..., Profile]:
     """A function that compiles `fun`, runs it, and returns the time of each of its steps.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.foreign import holds_array
+from fgrad.base.keywords import also_takes
 from fgrad.base.pickling import label_of
 from fgrad.compile.jit.entries import Arguments
 from fgrad.compile.jit.static_arguments import Static
@@ -25,6 +26,7 @@ def _described(arguments: Arguments) -> list[str]:
     return [*lines, *[f"static {where!r}: {static.value!r}" for where, static in statics]]
 
 
+@also_takes()
 def explain_retrace(fun: Any) -> str:
     """Why a jitted function was traced as often as it was: what changed from trace to trace.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
@@ -16,6 +17,7 @@ from fgrad.typing import PyTree
 NAME = Primitive("checkpoint_name", traits.passing(), params=("name",), linear_in="all")
 
 
+@also_takes()
 def checkpoint_name(x: PyTree, name: str) -> PyTree:
     """`x`, a tree of arrays, under a name that policies know.
 

@@ -172,6 +172,7 @@ def jvp(
     has_aux: Literal[False] = ...,
 ) -> tuple[R, R]: ...  # fmt: skip
 @hides_own_frames
+@also_takes()
 def jvp(
     fun: Callable[..., PyTree],
     primals: Sequence[PyTree],
@@ -244,6 +245,7 @@ def linearize(
     fun: Callable[..., R], *primals: PyTree, has_aux: Literal[False] = ...
 ) -> tuple[R, Callable[..., R]]: ...
 @hides_own_frames
+@also_takes()
 def linearize(
     fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False
 ) -> tuple[PyTree, ...]:

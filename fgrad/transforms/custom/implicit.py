@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import Transformed, pickles_as_call
 from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
@@ -60,6 +61,7 @@ linear_solve_p = Primitive(
 )
 
 
+@also_takes()
 def closure_convert(
     fun: Callable[..., PyTree], *example_args: object
 ) -> tuple[Callable[..., PyTree], list[Value]]:
@@ -114,6 +116,7 @@ def _leaves(x: Iterable[object]) -> tuple[list[Value], tree.TreeDef, list[bool]]
     return [as_value(leaf) for leaf in leaves], treedef, [is_weak(leaf) for leaf in leaves]
 
 
+@also_takes()
 def custom_linear_solve(
     matvec: Callable[[PyTree], PyTree],
     b: object,
@@ -345,6 +348,7 @@ def _(
     return outs, [0] * len(outs)
 
 
+@also_takes()
 def custom_root(
     f: Callable[[PyTree], PyTree],
     initial_guess: PyTree,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, overload
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import CustomRuleError, Row
@@ -128,6 +129,7 @@ def custom_jvp(
     nondiff_argnums: int | Sequence[int] = ...,
     nondiff_argnames: str | Sequence[str] = ...,
 ) -> Callable[[Callable[P, R]], WithJvp[P, R]]: ...
+@also_takes()
 def custom_jvp(
     fun: Callable[..., PyTree] | None = None,
     nondiff_argnums: int | Sequence[int] = (),

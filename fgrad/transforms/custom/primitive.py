@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.pickling import Recipe, reduced, take_names
 from fgrad.errors import ArgumentError, CustomRuleError, MissingRuleError
@@ -214,6 +215,7 @@ def primitive(
 def primitive(
     evaluate: None = None, *, out: Callable[..., PyTree], name: str | None = None
 ) -> Callable[[Callable[..., PyTree]], CustomPrimitive]: ...
+@also_takes()
 def primitive(
     evaluate: Callable[..., PyTree] | None = None,
     *,

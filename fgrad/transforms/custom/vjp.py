@@ -14,6 +14,7 @@ from typing import Protocol, overload
 
 from fgrad import tree
 from fgrad.base.frames import add_note
+from fgrad.base.keywords import also_takes
 from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
@@ -110,6 +111,7 @@ def custom_vjp(
     nondiff_argnums: int | Sequence[int] = ...,
     nondiff_argnames: str | Sequence[str] = ...,
 ) -> Callable[[Callable[P, R]], WithVjp[P, R]]: ...
+@also_takes()
 def custom_vjp(
     fun: Callable[..., PyTree] | None = None,
     nondiff_argnums: int | Sequence[int] = (),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fgrad import tree
+from fgrad.base.keywords import also_takes
 from fgrad.base.kinds import is_list, is_tuple_like
 from fgrad.base.pickling import pickles_as_call
 from fgrad.errors import CustomRuleError
@@ -66,6 +67,7 @@ class WithVmap(Protocol[P, R_co]):
     def def_vmap(self, vmap_rule: Rule) -> Rule: ...
 
 
+@also_takes()
 def custom_vmap(fun: Callable[P, R]) -> WithVmap[P, R]:
     """A function whose behaviour under `vmap` you write yourself.
 
@@ -87,6 +89,7 @@ def custom_vmap(fun: Callable[P, R]) -> WithVmap[P, R]:
 
 
 @pickles_as_call
+@also_takes()
 def sequential_vmap(fun: Callable[P, R]) -> WithVmap[P, R]:
     """A function that `vmap` applies to one example after the other, in a loop.
 
