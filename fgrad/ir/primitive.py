@@ -168,8 +168,8 @@ class Primitive:
         #     NotImplemented where these shall serve
         # composition(avals, **params) -> Program: what compiled code runs in its place
         # accumulate(buffer, ct, values, params): add the transpose of ct in place, in NumPy
-        # places(values, params): what is read along each axis, for those that only read: a range,
-        #     or an integer array, all of which have one shape
+        # places(values, params): what is read along each axis, for those that only read: `Places`
+        #     (ops/places.py), or an integer array, all of which have one shape
         # supports(record, cts, parts) -> cotangents of operands with the supports that follow
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
         # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps

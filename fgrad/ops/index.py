@@ -12,11 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
-from fgrad.base.sizes import is_symbolic
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import BOOL, INT64, Aval
@@ -37,6 +35,7 @@ from fgrad.ops.elementwise import (
 )
 from fgrad.ops.families import INTEGERS, ORDERED, batch_first, linear, moves, zeros_like
 from fgrad.ops.indexed import add_rows, read, rest_of, updated
+from fgrad.ops.places import Places, places
 from fgrad.ops.shape import (
     broadcast,
     full,
@@ -238,17 +237,15 @@ def _accumulate_gather(
     add_rows(buffer, ct, values[1:], params["axes"], params["mode"])
 
 
-def _places_of_gather(values: Sequence[Value], params: EqnParams) -> tuple[Value, ...] | None:
+def _places_of_gather(values: Sequence[Value], params: EqnParams) -> tuple[Places | Value, ...]:
     x, *indices = values
-    if is_symbolic(x.shape):
-        return None
     axes = params["axes"]
     if params["mode"] == "clip":
         indices = _clipped(indices, [x.shape[a] for a in axes])
-    places: list[Any] = [range(n) for n in x.shape]
+    found: list[Places | Value] = [places(0, n) for n in x.shape]
     for a, i in zip(axes, indices, strict=True):
-        places[a] = i
-    return tuple(places)
+        found[a] = i
+    return tuple(found)
 
 
 gather_p.accumulate = _accumulate_gather

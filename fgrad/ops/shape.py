@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fgrad.base.sizes import is_symbolic
 from fgrad.errors import DtypeError, ShapeError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import DISCRETE, Primitive
 from fgrad.ir.traits import Along, Rounding
 from fgrad.ops.families import ADD, BROADCAST, PERMUTE, batch_first, linear, moves
+from fgrad.ops.places import Places, places
 from fgrad.trace import Value, bind
 from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import ArrayLike, EqnParams
@@ -404,17 +404,13 @@ def _accumulate_slice(
     buffer[tuple(map(slice, params["start"], params["stop"], params["step"]))] += ct
 
 
-def _places_of_index(values: Sequence[Value], params: EqnParams) -> tuple[range, ...] | None:
+def _places_of_index(values: Sequence[Value], params: EqnParams) -> tuple[Places, ...]:
     ints, shape = params["ints"], values[0].shape
-    if is_symbolic(shape):
-        return None
-    return (*[range(i, i + 1) for i in ints], *map(range, shape[len(ints) :]))
+    return (*[places(i, i + 1) for i in ints], *[places(0, n) for n in shape[len(ints) :]])
 
 
-def _places_of_slice(values: Sequence[Value], params: EqnParams) -> tuple[range, ...] | None:
-    if is_symbolic((params["start"], params["stop"])):
-        return None
-    return tuple(map(range, params["start"], params["stop"], params["step"]))
+def _places_of_slice(values: Sequence[Value], params: EqnParams) -> tuple[Places, ...]:
+    return tuple(map(places, params["start"], params["stop"], params["step"]))
 
 
 index_p.places = _places_of_index

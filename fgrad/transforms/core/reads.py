@@ -14,11 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.sizes import is_symbolic
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ops.elementwise import convert
 from fgrad.ops.families import zeros_like
 from fgrad.ops.index import scatter
 from fgrad.ops.moved import every
+from fgrad.ops.places import count, is_places, is_whole
 from fgrad.ops.selected import ZERO, Selected, Support, Tangent, plain
 from fgrad.ops.shape import add_n, concatenate, inverse_permutation, permute, reshape
 from fgrad.trace import Value
@@ -68,12 +70,14 @@ def pull_reads(reads: Sequence[Read]) -> Value | Selected:
 
 def _covers(reads: Sequence[Read], shape: tuple[int, ...]) -> bool:
     """Whether reads that choose places along one and the same axis read all there is."""
+    if is_symbolic(shape):
+        return any([all(map(is_whole, read.places, shape)) for read in reads])
     for a, n in enumerate(shape):
         covered = np.zeros(n, bool)
         for read in reads:
             others = [b for b in range(len(shape)) if b != a]
-            if type(read.places[a]) is range and all(
-                [_is_whole(read.places[b], shape[b]) for b in others]
+            if is_places(read.places[a]) and all(
+                [is_whole(read.places[b], shape[b]) for b in others]
             ):
                 covered[read.places[a].start : read.places[a].stop : read.places[a].step] = True
         if covered.all():
@@ -81,16 +85,12 @@ def _covers(reads: Sequence[Read], shape: tuple[int, ...]) -> bool:
     return not shape
 
 
-def _is_whole(places: object, length: int) -> bool:
-    return type(places) is range and places == range(length)
-
-
 def _sum(reads: Sequence[Read]) -> Value:
     shape = reads[0].record.values[0].shape
     groups: dict[tuple[bool, tuple[int, ...]], list[Read]] = {}
     for read in reads:
-        arrays = tuple([a for a, r in enumerate(read.places) if type(r) is not range])
-        chosen = tuple([a for a, r in enumerate(read.places) if not _is_whole(r, shape[a])])
+        arrays = tuple([a for a, r in enumerate(read.places) if not is_places(r)])
+        chosen = tuple([a for a, r in enumerate(read.places) if not is_whole(r, shape[a])])
         groups.setdefault((bool(arrays), arrays or chosen), []).append(read)
     return add_n(
         [
@@ -103,9 +103,11 @@ def _sum(reads: Sequence[Read]) -> Value:
 def _pull_group(shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Read]) -> Value:
     """The cotangent for reads that choose places along the same axes."""
     padded = len(reads) * math.prod([shape[a] for a in axes])
-    written = sum([math.prod([len(read.places[a]) for a in axes]) for read in reads])
+    written = sum([math.prod([count(read.places[a]) for a in axes]) for read in reads])
     if len(reads) == 1 or padded < SCATTER_COST * written:
         return add_n([_padded(read) for read in reads])
+    if is_symbolic(shape):  # in the order of a scatter, whose places would be numbers
+        return add_n([_padded(read) for read in sorted(reads, key=_starts)])
     return _scattered(shape, axes, reads)
 
 
