@@ -1,4 +1,4 @@
-"""Write tests/golden/jax_altered.json: what JAX's functions give for calls of tests/altered_cases.py.
+"""Write tests/golden/jax_altered.json: what JAX gives for the calls of tests/altered_cases.py.
 
 Run it with a Python that has jax: `python benchmarks/jax_altered_values.py`; it takes some minutes.
 A call that JAX refuses is 0.  Names whose calls are all refused are left out.
@@ -60,12 +60,9 @@ def main() -> None:
         module = importlib.import_module(group)
         for last in sorted(dir(module)):
             function = getattr(module, last)
-            skipped = last[0] == "_" or last in NOT_CALLED or inspect.isclass(function)
-            if (
-                not skipped
-                and callable(function)
-                and (rows := rows_of(f"{group}.{last}", function))
-            ):
+            if last[0] == "_" or last in NOT_CALLED or inspect.isclass(function):
+                continue
+            if callable(function) and (rows := rows_of(f"{group}.{last}", function)):
                 found[f"{group}.{last}"] = rows
     text = json.dumps(found, separators=(",", ":"), sort_keys=True)
     path = ROOT / "tests" / "golden" / "jax_altered.json"

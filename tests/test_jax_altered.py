@@ -1,7 +1,7 @@
 """Bad input to functions of JAX's names: what JAX gives, or an error that is meant.
 
-`python benchmarks/jax_altered_values.py` writes what JAX gives.  Where JAX refuses a call, fgrad may
-take it: it promotes and broadcasts as NumPy does.
+`python benchmarks/jax_altered_values.py` writes what JAX gives.  Where JAX refuses a call,
+fgrad may take it: it promotes and broadcasts as NumPy does.
 """
 
 from __future__ import annotations
@@ -32,12 +32,8 @@ MODULES = importlib.import_module("jax_names_tables").MODULES
 OTHER = importlib.import_module("jax_names_tables").OTHER
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "jax_altered.json").read_text())
 # Names with one meaning here and there.
-NAMES = [
-    name
-    for name in GOLDEN
-    if name not in OTHER
-    and hasattr(load(MODULES[name.rpartition(".")[0]]), name.rpartition(".")[2])
-]
+PARTS = {name: name.rpartition(".")[::2] for name in GOLDEN if name not in OTHER}
+NAMES = [name for name, (module, last) in PARTS.items() if hasattr(load(MODULES[module]), last)]
 
 # Where a value is another one, and why: name, place and alteration.
 DIFFERENT = {
@@ -126,7 +122,7 @@ def _from_inside(error: Exception) -> bool:
 def _wrong(
     name: str, run: Callable[..., Any], part: Callable[[str], bool]
 ) -> Iterator[tuple[str, str]]:
-    module, _, last = name.rpartition(".")
+    module, last = PARTS[name]
     function = getattr(load(MODULES[module]), last)
     for at, place, how, theirs in GOLDEN[name]:
         if not part(f"{name} {place} {how}"):
