@@ -21,7 +21,7 @@ help:
 	@echo "make docs      write docs/numpy_support.md and docs/scipy_support.md from the tables"
 	@echo "make site      the documentation as a site in build/site; a warning is an error"
 	@echo "make release-check  build wheel and sdist twice, compare, install, run README; results in dist"
-	@echo "make install-matrix  the wheel on Python 3.10 to 3.13, with the oldest and the newest packages"
+	@echo "make install-matrix  the wheel on Python 3.10 to 3.14, with the oldest and the newest packages"
 	@echo "make clean     remove .venv and build products"
 
 $(PY):

@@ -12,7 +12,7 @@ import dis
 import functools
 import linecache
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias, TypeVar
 
@@ -49,7 +49,7 @@ _PARSER = Locked()  # CPython 3.11 counts the depth of trees for all threads tog
 
 
 def _node_of(fun: FunctionType, code: CodeType) -> FunctionNode:
-    lines = linecache.getlines(code.co_filename, fun.__globals__)
+    lines = linecache.getlines(code.co_filename, fun.__globals__) or _lines_by_code(code)
     if not lines or code.co_firstlineno > len(lines):
         raise _without_source(code)
     try:
@@ -63,6 +63,12 @@ def _node_of(fun: FunctionType, code: CodeType) -> FunctionNode:
             return node
     changed = f"its source has changed since it was imported ({code.co_filename})"
     raise Unconvertible(changed, "importlib.reload(module)            or start Python anew")
+
+
+def _lines_by_code(code: CodeType) -> list[str]:
+    """The source of code of the prompt or of `-c`, which Python keeps since 3.14 by the code."""
+    find: Callable[[CodeType], list[str]] | None = getattr(linecache, "_getlines_from_code", None)
+    return [] if find is None else find(code)
 
 
 def _without_source(code: CodeType) -> Unconvertible:
