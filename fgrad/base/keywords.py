@@ -97,15 +97,8 @@ def also_takes(
     return decorate
 
 
-def _unwrapped(function: Any) -> Callable[..., object]:
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
-    return function
-
-
 def _parameters(function: Callable[..., object]) -> frozenset[str]:
     """The names of a function's parameters; nothing where it takes any keyword."""
-    function = _unwrapped(function)
     if not isinstance(function, FunctionType) or function.__code__.co_flags & _ANY_KEYWORD:
         return frozenset()
     code = function.__code__

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 
 import fgrad.numpy as fnp
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.numpy.linalg_functions import linear_operands, matrices
 from fgrad.numpy.promote import as_operand
@@ -126,6 +127,7 @@ def _trans(trans: Trans) -> int:
 # --- triangular factors
 
 
+@also_takes("debug")
 @_either
 def solve_triangular(
     a: ArrayLike,
@@ -247,6 +249,7 @@ _PARTS = {
 }
 
 
+@also_takes("debug")
 @_either
 def solve(
     a: ArrayLike, b: ArrayLike, lower: bool = False, assume_a: str | None = None,
@@ -337,6 +340,7 @@ def eigh(
     lower: bool = True,
     eigvals_only: Literal[True],
 ) -> Value: ...
+@also_takes("turbo", eigvals=None)
 @_either
 def eigh(
     a: ArrayLike,
@@ -387,7 +391,7 @@ def _function(name: str) -> Callable[[ArrayLike], Value]:
     return _either(function)
 
 
-expm = _function("expm")
+expm = also_takes(upper_triangular=False, max_squarings=16)(_function("expm"))
 logm = _function("logm")
 cosm = _function("cosm")
 sinm = _function("sinm")
@@ -417,6 +421,7 @@ def sqrtm(A: ArrayLike) -> Value:
     return mf.sqrtm(matrices(A, square=True))
 
 
+@also_takes("method", "tol", aliases={"A": "a", "B": "b", "C": "q"})
 @_either
 def solve_sylvester(a: ArrayLike, b: ArrayLike, q: ArrayLike) -> Value:
     """x with a x + x b = q."""
@@ -440,6 +445,7 @@ def solve_discrete_lyapunov(a: ArrayLike, q: ArrayLike, method: str | None = Non
     return np.reshape(la.solve(system, np.reshape(y, (n * n, 1))), (n, n))
 
 
+@also_takes("method", "eps", "max_iterations")
 @_either
 def polar(a: ArrayLike, side: str = "right") -> tuple[Value, Value]:
     """u and p with a = u p (or p u): u has orthonormal columns or rows, p is Hermitian."""

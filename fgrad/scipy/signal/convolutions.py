@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import fgrad.numpy as fnp
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.lax.convolutions import conv_general_dilated
@@ -159,6 +160,7 @@ def _convolved(name: str, x: Value, y: Value, mode: str, method: str) -> Value:
     return _of_mode(full, x, y, mode, axes)
 
 
+@also_takes("precision")
 @of_signals
 def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> Value:
     """The convolution of two arrays with as many axes; "auto" sums where one of them is small.
@@ -172,6 +174,7 @@ def convolve(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "
     return _convolved("convolve", x, y, mode, method)
 
 
+@also_takes("precision")
 @of_signals
 def correlate(in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto") -> Value:
     """The correlation of two arrays with as many axes, the second one conjugated.
@@ -242,6 +245,7 @@ def oaconvolve(
     return _of_mode(full, x, y, mode, places)
 
 
+@also_takes("precision")
 @of_signals
 def convolve2d(
     in1: ArrayLike,
@@ -277,6 +281,7 @@ def _continued(x: Value, y: Value, boundary: str, fillvalue: ArrayLike) -> Value
     return _middle(full_sums(wide, y), [n + m - 1 for n, m in zip(x.shape, y.shape, strict=True)])
 
 
+@also_takes("precision")
 @of_signals
 def correlate2d(
     in1: ArrayLike,

@@ -18,6 +18,7 @@ import numpy as np
 
 import fgrad.numpy as fnp
 from fgrad import lax
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.progress import Progress, Told
@@ -249,6 +250,7 @@ def _check(name: str, **given: float | None) -> None:
             raise ArgumentError(f"scipy.sparse.linalg.{name}: {what}={value!r}.", user_line())
 
 
+@also_takes(aliases={"tol": "rtol"})
 def cg(
     A: Matrix,
     b: PyTree,
@@ -289,6 +291,7 @@ def cg(
     return _solved("cg", A, b, x0, M, _Settings(rtol, atol, maxiter, 0, told), _conjugate_gradients)
 
 
+@also_takes(aliases={"tol": "rtol"})
 def bicgstab(
     A: Matrix,
     b: PyTree,
@@ -319,6 +322,7 @@ def bicgstab(
     return _solved("bicgstab", A, b, x0, M, _Settings(rtol, atol, maxiter, 0, told), _stabilised)
 
 
+@also_takes("solve_method", aliases={"tol": "rtol"})
 def gmres(
     A: Matrix,
     b: PyTree,

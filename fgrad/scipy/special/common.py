@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ArgumentError
 from fgrad.numpy.promote import (
@@ -62,10 +63,19 @@ def double(x: ArrayLike) -> Value:
     return x if is_complex(x) else convert(x, np.dtype(np.float64))
 
 
+# Keywords that a function of `jax.scipy.special` has beside SciPy's.
+_KEYWORDS = {
+    "log_ndtr": also_takes("series_order"),
+    "logsumexp": also_takes(where=None),
+    "sph_harm_y": also_takes("n_max"),
+}
+
+
 def publish(name: str, traced: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """SciPy's function of this name, unless a tracer is among the arguments."""
     TRACED[name] = _in_dtypes_of_ufunc(name, traced)
     function = either(plain, TRACED[name], name)
+    function = _KEYWORDS[name](function) if name in _KEYWORDS else function
     function.__module__ = __package__ or __name__  # where pickle finds it
     PUBLISHED[name] = function
     return function
