@@ -187,7 +187,7 @@ def _calls() -> str:
         raise Found(
             f"Calls of compiled functions go through Python: {sys.version.split()[0]} on this"
             " system is not known to the native entry, or FGRAD_NATIVE_CALLS=0 is set.",
-            "CPython 3.10 to 3.13 on x86-64 or ARM, 64 bits, without free threading",
+            "CPython 3.10 to 3.14 on x86-64 or ARM, 64 bits, without free threading",
         )
     return "native"
 
