@@ -26,6 +26,7 @@ from fgrad.numpy.promote import (
     promote,
     refuse_argument,
     reshape,
+    user_line,
 )
 from fgrad.numpy.reductions import any_
 from fgrad.ops import decompositions as dc
@@ -78,6 +79,8 @@ def solve(a: ArrayLike, b: ArrayLike) -> Value:
     """x with a x = b; b is one vector if it has one axis, else matrices."""
     x, y = linear_operands(a, b)
     matrices(x, square=True)
+    if not y.shape:
+        raise ShapeError("solve: the right-hand side is a number.", user_line())
     if len(y.shape) == 1:
         column = reshape(y, (*y.shape, 1))
         out = _solve(x, column)

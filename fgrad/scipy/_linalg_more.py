@@ -24,6 +24,7 @@ from fgrad.ops.complex import conj
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import either, refusal
 from fgrad.scipy._host import implicit
+from fgrad.scipy._vectors import vector
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.implicit import custom_linear_solve
@@ -126,8 +127,8 @@ def solve_banded(
 
 def by_levinson(c: ArrayLike, r: ArrayLike | None, b: ArrayLike) -> Value:
     """The solution of a system whose matrix has a first column c, and a first row r or conj(c)."""
-    column, right = linear_operands(c, b)
-    column, row = np.ravel(column), np.ravel(conj(column) if r is None else r)
+    column, right = linear_operands(vector("solve_toeplitz", c), b)
+    row = conj(column) if r is None else vector("solve_toeplitz", r)
     column, row, right = linear_operands(column, row, right)
     n = column.shape[0]
     if row.shape != (n,) or right.shape[:1] != (n,):
@@ -228,7 +229,7 @@ def eigvals_banded(
 
 
 def _tridiagonal(d: ArrayLike, e: ArrayLike) -> Value:
-    diagonal, off = [inexact(as_operand(x)) for x in (d, e)]
+    diagonal, off = [inexact(vector("eigh_tridiagonal", x)) for x in (d, e)]
     return np.diag(diagonal) + np.diag(off, 1) + np.diag(off, -1)
 
 
@@ -548,7 +549,7 @@ def solve_circulant(
 @_either
 def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Value:
     """The matrix of the convolution of vectors of n numbers with a."""
-    x = as_operand(a)
+    x = vector("convolution_matrix", a)
     m = x.shape[0]
     if n <= 0 or m == 0:
         raise ValueError("n must be a positive integer.")
@@ -569,7 +570,7 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Value:
 @_either
 def leslie(f: ArrayLike, s: ArrayLike) -> Value:
     """The matrix of Leslie of fecundities and survivals."""
-    births, lives = as_operand(f), as_operand(s)
+    births, lives = vector("leslie", f), vector("leslie", s)
     if births.shape[0] != lives.shape[0] + 1:
         raise ValueError("The length of s must be one less than the length of f.")
     below = np.concatenate([np.diag(lives), np.zeros((lives.shape[0], 1), lives.dtype)], axis=1)
@@ -579,14 +580,14 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Value:
 @_either
 def fiedler(a: ArrayLike) -> Value:
     """The matrix of the distances of numbers to each other."""
-    x = as_operand(a)
+    x = vector("fiedler", a)
     return np.abs(x[:, None] - x[None, :])
 
 
 @_either
 def diagsvd(s: ArrayLike, M: int, N: int) -> Value:
     """The matrix of the singular values, of a shape."""
-    x = as_operand(s)
+    x = vector("diagsvd", s)
     if x.shape[0] not in (M, N):
         raise ValueError("Length of s must be M or N.")
     square = np.diag(x)

@@ -20,10 +20,11 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import _solvers
 from fgrad.scipy._bound import compiled
 from fgrad.scipy._derivatives import jacobian
-from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, refuse_options
+from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, real, refuse_options
 from fgrad.scipy._solvers import Ends, Function, Solution
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
+from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.grad import grad
 from fgrad.transforms.jacobian import jacfwd
@@ -314,7 +315,10 @@ def fixed_point(
     like = Aval(start.shape, start.dtype)
 
     def of(x: Value) -> Value:
-        return np.reshape(user_form(func)(x, *rest), like.shape).astype(like.dtype)
+        value = user_form(func)(x, *rest)
+        if like.dtype.kind != "c":
+            value = real(value, f"The function {function_name(func)} of scipy.optimize")
+        return np.reshape(value, like.shape).astype(like.dtype)
 
     def solver(f: Function, x: Value) -> np.ndarray:
         found = plain.fixed_point(f, x, (), xtol, maxiter, method)

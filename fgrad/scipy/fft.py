@@ -188,6 +188,8 @@ def _axes(
         places = [normalize_axis(a, rank) for a in places]
     if len({*places}) != len(places) or any([a < 0 for a in places]):
         raise ShapeError(f"scipy.fft.{name}: axes={axes} of an array of shape {shape}.")
+    if not places and name not in ("fftn", "ifftn", "fft2", "ifft2"):
+        raise ShapeError(f"scipy.fft.{name}: no axis is transformed.", user_line())
     given: list[int] = [-1] * len(places) if sizes is None else sizes
     lengths = [None if k == -1 else k for k in given]
     if len(lengths) != len(places):

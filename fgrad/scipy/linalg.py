@@ -75,6 +75,7 @@ from fgrad.scipy._linalg_more import (  # noqa: F401
     solveh_banded,
     subspace_angles,
 )
+from fgrad.scipy._vectors import vector
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.layouts import is_line, mark
 from fgrad.typing import ArrayLike, NormOrder, Operand, P, R
@@ -149,7 +150,7 @@ def solve_triangular(
     how = _trans(trans)
     x = conj(x) if how == 2 else x
     out = la.triangular_solve(x, y, bool(lower), how > 0, bool(unit_diagonal))
-    return out[:, 0] if vector else out
+    return out[..., 0] if vector else out
 
 
 @_either
@@ -200,7 +201,7 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Trans
     else:
         y = la.triangular_solve(packed, la.permute_rows(y, order), True, unit=True)
         out = la.triangular_solve(packed, y, False)
-    return out[:, 0] if vector else out
+    return out[..., 0] if vector else out
 
 
 @_either
@@ -261,7 +262,7 @@ def solve(
     y, vector = _columns(y, len(x.shape))
     x, y = _stacked(mx.transposed(x) if transposed else x, y)
     out = la.solve(x, y)
-    return out[:, 0] if vector else out
+    return out[..., 0] if vector else out
 
 
 @_either
@@ -494,8 +495,8 @@ def block_diag(*arrs: ArrayLike) -> Value:
 @_either
 def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Value:
     """The matrix with constant diagonals, of a first column and a first row."""
-    column = fnp.ravel(c)
-    row = conj(column) if r is None else fnp.ravel(r)
+    column = vector("toeplitz", c)
+    row = conj(column) if r is None else vector("toeplitz", r)
     values = fnp.concatenate([column[::-1], row[1:]])
     m, n = column.shape[0], row.shape[0]
     return values[np.arange(m)[::-1, None] + np.arange(n)]
@@ -504,8 +505,8 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Value:
 @_either
 def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Value:
     """The matrix with constant antidiagonals, of a first column and a last row."""
-    column = fnp.ravel(c)
-    row = column * 0 if r is None else fnp.ravel(r)
+    column = vector("hankel", c)
+    row = column * 0 if r is None else vector("hankel", r)
     values = fnp.concatenate([column, row[1:]])
     return values[np.arange(column.shape[0])[:, None] + np.arange(row.shape[0])]
 
@@ -513,7 +514,7 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Value:
 @_either
 def circulant(c: ArrayLike) -> Value:
     """The matrix whose columns are rotations of the first."""
-    column = fnp.ravel(c)
+    column = vector("circulant", c)
     n = column.shape[0]
     return column[(np.arange(n)[:, None] - np.arange(n)) % n]
 
@@ -521,7 +522,7 @@ def circulant(c: ArrayLike) -> Value:
 @_either
 def companion(a: ArrayLike) -> Value:
     """The companion matrix of a polynomial, given by its coefficients."""
-    given = as_operand(a)
+    given = vector("companion", a)
     first = -given[1:] / given[0]
     return np.concatenate([first[None], np.eye(first.shape[0])[:-1]], 0)
 

@@ -46,13 +46,17 @@ def doubles(x: ArrayLike) -> Value:
     return convert(x, np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64))
 
 
-def real_places(x: ArrayLike) -> Value:
-    """Places in double precision; an error for complex ones, whose imaginary parts SciPy drops."""
-    places = doubles(x)
+def not_complex(places: Value) -> Value:
+    """Places as they are; an error for complex ones, whose imaginary parts SciPy drops."""
     if places.dtype.kind == "c":
         write = ("write", "x.real")
         raise ArgumentError("scipy.interpolate: complex places.", (*user_line(), write))
     return places
+
+
+def real_places(x: ArrayLike) -> Value:
+    """Real places in double precision."""
+    return not_complex(doubles(x))
 
 
 def table(name: str, x: ArrayLike, y: ArrayLike, axis: int) -> tuple[Value, Value, int]:

@@ -15,7 +15,7 @@ from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, convert, inexact, user_line
 from fgrad.ops import checked
 from fgrad.scipy._either import either, refusal
-from fgrad.scipy.interpolate.common import plain
+from fgrad.scipy.interpolate.common import not_complex, plain
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike
 
@@ -136,7 +136,7 @@ class RegularGridInterpolator:
             x = np.stack(np.broadcast_arrays(*[inexact(as_operand(c)) for c in xi]), axis=-1)
         else:
             x = inexact(as_operand(xi))
-        count = len(self.grid)
+        count, x = len(self.grid), not_complex(x)
         if len(x.shape) < 2:
             x = np.reshape(x, (-1, 1) if count == 1 and x.shape != (1,) else (1, -1))
         if x.shape[-1] != count:

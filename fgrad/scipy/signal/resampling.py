@@ -290,6 +290,8 @@ def _real_signal(name: str, x: ArrayLike) -> Value:
 
 def _analytic(x: Value, n: int | None, axis: int, both: float = 1) -> Value:
     n = x.shape[axis] if n is None else int(n)
+    if not x.size or n < 1:
+        raise wrong("hilbert", f"a signal of shape {x.shape}")
     weight = _one_sided(n, both).astype(real_dtype(x.dtype) if x.dtype.kind == "c" else x.dtype)
     shape = [n if a == axis else 1 for a in range(len(x.shape))]
     return np.fft.ifft(np.fft.fft(x, n, axis) * weight.reshape(shape), axis=axis)
@@ -398,7 +400,8 @@ def zoom_fft(
         array([ 3., -1.])
     """
     low, high = (0.0, float(fn)) if isinstance(fn, (int, float)) else [float(f) for f in fn]
-    count = as_operand(x).shape[axis] if m is None else int(m)
+    shape = as_operand(x).shape
+    count = shape[normalize_axis(axis, len(shape))] if m is None else int(m)
     steps = (count - 1 if endpoint and count > 1 else count) * fs
     w = cmath.exp(-2j * cmath.pi * (high - low) / steps)
     settings: PyTree = {"w": w, "a": cmath.exp(2j * cmath.pi * low / fs), "axis": axis}

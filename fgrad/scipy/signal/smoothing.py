@@ -164,7 +164,7 @@ def sepfir2d(input: ArrayLike, hrow: ArrayLike, hcol: ArrayLike) -> Value:
         if not np.can_cast(h.dtype, x.dtype, "safe"):
             raise TypeError(f"scipy.signal.sepfir2d: a filter of {h.dtype} for {x.dtype} values")
     rows, columns = convert(rows, x.dtype), convert(columns, x.dtype)
-    if len(x.shape) != 2 or rows.shape[0] % 2 == 0 or columns.shape[0] % 2 == 0:
+    if len(x.shape) != 2 or any([len(h.shape) != 1 or h.size % 2 == 0 for h in (rows, columns)]):
         raise wrong("sepfir2d", f"{x.shape} by {rows.shape} and {columns.shape}", "odd filters")
     along = nd.convolve1d(x, rows, 1, None, "reflect")
     return nd.convolve1d(along, columns, 0, None, "reflect")
@@ -210,6 +210,8 @@ def qspline1d(signal: ArrayLike, lamb: float = 0.0) -> Value:
 def _evaluated(cj: ArrayLike, newx: ArrayLike, dx: float, x0: float, order: int) -> Value:
     """A spline of coefficients that are mirrored at their ends, at places."""
     c, x = in_precision(cj)[0], in_precision(newx)[0]
+    if len(c.shape) != 1:
+        raise ShapeError(f"scipy.signal: coefficients of shape {c.shape}.", user_line())
     last = c.shape[0] - 1
     places = np.mod((x - x0) / dx, 2 * last)
     places = np.where(places > last, 2 * last - places, places)

@@ -45,7 +45,8 @@ class CZT:
         """The transform of a signal along an axis."""
         if not has_tracer((x,)):
             return self._plain(x, axis=axis)
-        size = as_operand(x).shape[axis]
+        shape = as_operand(x).shape
+        size = shape[normalize_axis(axis, len(shape))]
         if size != self.n:
             raise wrong("CZT", f"defined for length {self.n}, not {size}", f"CZT({size})")
         return czt(x, self.m, self.w, self.a, axis=axis)

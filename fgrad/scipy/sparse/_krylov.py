@@ -92,6 +92,9 @@ class System:
         self.name, self.size = name, int(right.shape[0])
         self.matrix = self.operator(a)
         self.dtype = np.result_type(right.dtype, self.matrix.matvec(right).dtype)
+        if self.dtype.kind == "c" and right.dtype.kind != "c":  # the unknowns are complex too
+            right, self.of = tree.ravel(tree.map(lambda v: as_operand(v) * np.complex64(1), b))
+            self.matrix = self.operator(a)
         self.right = convert(right, self.dtype)
         guess = np.zeros(self.size, self.dtype)
         if x0 is not None:

@@ -14,10 +14,11 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.errors import ShapeError
 from fgrad.ir.aval import Aval
 from fgrad.numpy.dispatch import has_tracer
-from fgrad.numpy.promote import as_operand, inexact, user_line
+from fgrad.numpy.promote import user_line
 from fgrad.numpy.selection import take
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import either, refusal
+from fgrad.scipy.stats.operands import real_floats
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.typing import ArrayLike, P, R
@@ -37,14 +38,14 @@ def _weighted(values: Value, weights: ArrayLike | None) -> Value:
     n = values.shape[0]
     if weights is None:
         return np.full(n, 1.0 / n, values.dtype)
-    w = inexact(as_operand(weights))
+    w = real_floats(weights)
     if w.shape != (n,):
         raise ShapeError(f"{n} values have weights of shape {w.shape}.", user_line())
     return w / np.sum(w)
 
 
 def _line(name: str, x: ArrayLike) -> Value:
-    value = inexact(as_operand(x))
+    value = real_floats(x)
     if len(value.shape) != 1 or not value.shape[0]:
         raise ShapeError(f"scipy.stats.{name}: values of shape {value.shape}.", user_line())
     return value
@@ -145,7 +146,7 @@ def wasserstein_distance_nd(
         >>> float(wasserstein_distance_nd(p, q))
         5.0
     """
-    u, v = inexact(as_operand(u_values)), inexact(as_operand(v_values))
+    u, v = real_floats(u_values), real_floats(v_values)
     if len(u.shape) == 1 and len(v.shape) == 1:
         return wasserstein_distance(u, v, u_weights, v_weights)
     if len(u.shape) != 2 or len(v.shape) != 2 or u.shape[1] != v.shape[1]:

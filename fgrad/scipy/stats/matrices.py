@@ -12,12 +12,13 @@ import numpy as np
 
 from fgrad.errors import ShapeError
 from fgrad.numpy.arrange import moveaxis
-from fgrad.numpy.promote import as_operand, inexact, user_line
+from fgrad.numpy.promote import as_operand, user_line
 from fgrad.random import chisquare, normal, split
 from fgrad.scipy import special as sp
 from fgrad.scipy.linalg import solve_triangular
 from fgrad.scipy.stats.frozen import draws, method
 from fgrad.scipy.stats.multivariate import Multivariate
+from fgrad.scipy.stats.operands import real_floats
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
 
@@ -31,7 +32,7 @@ def square(matrix: ArrayLike, dim: int | None, name: str) -> Value:
     Raises:
         ShapeError: it is none of those, or has another size.
     """
-    s = inexact(as_operand(matrix))
+    s = real_floats(matrix)
     if len(s.shape) == 0:
         s = s * np.eye(dim or 1)
     elif len(s.shape) == 1:
@@ -84,7 +85,7 @@ class Wishart(Multivariate):
 
     def _points(self, x: ArrayLike, dim: int) -> Value:
         """Matrices in the last two axes; SciPy has them in the first two."""
-        value = inexact(as_operand(x))
+        value = real_floats(x)
         if len(value.shape) == 1 and dim == 1:
             return value[:, None, None]
         if len(value.shape) < 2:
@@ -228,7 +229,7 @@ class _OfMatrices(Multivariate):
         self, x: ArrayLike | None, mean: ArrayLike | None, rows: ArrayLike, columns: ArrayLike
     ) -> tuple[Value, Value, Value, Value]:
         """x without its mean divided by both factors, the mean, and the factors."""
-        middle = None if mean is None else inexact(as_operand(mean))
+        middle = None if mean is None else real_floats(mean)
         if middle is not None and len(middle.shape) != 2:
             raise ShapeError(f"scipy.stats.{self.name}: mean {middle.shape}.", user_line())
         shape = (None, None) if middle is None else middle.shape
@@ -236,7 +237,7 @@ class _OfMatrices(Multivariate):
         right = np.linalg.cholesky(square(columns, shape[1], self.name))
         dims = (left.shape[0], right.shape[0])
         middle = np.zeros(dims) if middle is None else middle
-        points = middle if x is None else inexact(as_operand(x))
+        points = middle if x is None else real_floats(x)
         if points.shape[-2:] != dims:
             raise ShapeError(f"scipy.stats.{self.name}: {points.shape}, {dims}.", user_line())
         half = divided(left, points - middle)

@@ -9,11 +9,12 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.numpy.dispatch import has_tracer
-from fgrad.numpy.promote import as_operand, inexact
+from fgrad.numpy.promote import as_operand
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import plain_only
 from fgrad.scipy.linalg import solve_triangular
 from fgrad.scipy.stats.frozen import Frozen
+from fgrad.scipy.stats.operands import real_floats
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
 
@@ -66,10 +67,10 @@ class MultivariateNormal(Multivariate):
         """
         if not has_tracer((x, mean, cov)):
             return plain.multivariate_normal.logpdf(x, mean, cov, **kwargs)
-        x, cov = inexact(as_operand(x)), inexact(as_operand(cov))
+        x, cov = real_floats(x), real_floats(cov)
         dim = _dimension(x, mean, cov)
         x = _points(x, dim)
-        mean = np.zeros(dim) if mean is None else inexact(as_operand(mean))
+        mean = np.zeros(dim) if mean is None else real_floats(mean)
         if len(cov.shape) < 2:
             cov = cov * np.eye(dim) if dim > 1 or not cov.shape else np.reshape(cov, (1, 1))
         factor = np.linalg.cholesky(as_operand(cov))
@@ -114,7 +115,7 @@ class Dirichlet(Multivariate):
         """
         if not has_tracer((x, alpha)):
             return plain.dirichlet.logpdf(x, alpha)
-        x, alpha = inexact(as_operand(x)), inexact(as_operand(alpha))
+        x, alpha = real_floats(x), real_floats(alpha)
         if x.shape[0] == alpha.shape[0] - 1:
             x = np.concatenate([x, 1 - np.sum(x, axis=0, keepdims=True)])
         exponents = np.reshape(alpha - 1, (-1, *[1] * (len(x.shape) - 1)))
@@ -139,7 +140,7 @@ class Multinomial(Multivariate):
         """
         if not has_tracer((x, n, p)):
             return plain.multinomial.logpmf(x, n, p)
-        x, n, p = inexact(as_operand(x)), inexact(as_operand(n)), inexact(as_operand(p))
+        x, n, p = real_floats(x), real_floats(n), real_floats(p)
         p = np.concatenate([p[..., :-1], 1 - np.sum(p[..., :-1], axis=-1, keepdims=True)], -1)
         possible = (np.sum(x, axis=-1) == n) & np.all((x >= 0) & (x == np.floor(x)), axis=-1)
         log_mass = sp.gammaln(n + 1) + np.sum(sp.xlogy(x, p) - sp.gammaln(x + 1), axis=-1)

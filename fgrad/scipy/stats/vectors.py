@@ -15,6 +15,7 @@ from fgrad.scipy._either import refusal
 from fgrad.scipy.stats.frozen import draws, method
 from fgrad.scipy.stats.matrices import divided, log_det, square
 from fgrad.scipy.stats.multivariate import Multivariate, multivariate_normal
+from fgrad.scipy.stats.operands import real_floats
 from fgrad.trace import Tracer, Value
 from fgrad.typing import ArrayLike, PyTree
 
@@ -34,7 +35,7 @@ class MultivariateT(Multivariate):
         if loc is None:
             spread = square(1.0 if shape is None else shape, None, self.name)
             return np.zeros(spread.shape[0]), np.linalg.cholesky(spread)
-        middle = np.ravel(inexact(as_operand(loc)))
+        middle = np.ravel(real_floats(loc))
         spread = square(1.0 if shape is None else shape, middle.shape[0], self.name)
         return middle, np.linalg.cholesky(spread)
 
@@ -55,7 +56,7 @@ class MultivariateT(Multivariate):
             return multivariate_normal.logpdf(x, loc, 1 if shape is None else shape)
         middle, factor = self._parameters(loc, shape)
         dim, n = middle.shape[0], as_operand(df)
-        points = inexact(as_operand(x))
+        points = real_floats(x)
         if len(points.shape) < 2:
             points = np.reshape(points, (-1, 1) if dim == 1 else (1, -1))
         if points.shape[-1] != dim:
@@ -109,7 +110,7 @@ class DirichletMultinomial(Multivariate):
     """Counts whose probabilities have Dirichlet's distribution."""
 
     def _parameters(self, alpha: ArrayLike, n: ArrayLike) -> tuple[Value, Value, Value]:
-        a = inexact(as_operand(alpha))
+        a = real_floats(alpha)
         return a, np.sum(a, axis=-1), as_array(as_operand(n))
 
     @method
@@ -122,7 +123,7 @@ class DirichletMultinomial(Multivariate):
             n: the number of trials.
         """
         a, total, trials = self._parameters(alpha, n)
-        k = inexact(as_operand(x))
+        k = real_floats(x)
         each = sp.gammaln(k + a) - sp.gammaln(a) - sp.gammaln(k + 1)
         scale = sp.gammaln(total) + sp.gammaln(trials + 1) - sp.gammaln(trials + total)
         out = scale + np.sum(each, axis=-1)
@@ -206,7 +207,7 @@ class VonMisesFisher(Multivariate):
     def _parameters(self, mu: ArrayLike | None, kappa: ArrayLike) -> tuple[Value, Value]:
         if mu is None or np.ndim(mu) != 1 or np.shape(mu)[0] < 2:
             raise ShapeError(f"scipy.stats.{self.name}: mu is a unit vector.", user_line())
-        return inexact(as_operand(mu)), inexact(as_operand(kappa))
+        return real_floats(mu), real_floats(kappa)
 
     @method
     def logpdf(self, x: ArrayLike, mu: ArrayLike | None = None, kappa: ArrayLike = 1) -> Value:
@@ -218,7 +219,7 @@ class VonMisesFisher(Multivariate):
             kappa: the concentration.
         """
         middle, k = self._parameters(mu, kappa)
-        points = inexact(as_operand(x))
+        points = real_floats(x)
         if points.shape[-1] != middle.shape[0]:
             raise ShapeError(f"scipy.stats.{self.name}: x of {points.shape}.", user_line())
         return self._log_scale(middle.shape[0], k) + k * np.sum(points * middle, axis=-1)
