@@ -359,9 +359,9 @@ def rq(
 ) -> PyTree:
     """r and q with a = r q, for square matrices."""
     x = matrices(a, square=True)
-    q, r = dc.qr(mx.adjoint(x[::-1]), False)
-    r = mx.adjoint(r)[::-1, ::-1]
-    return r if mode == "r" else (r, mx.adjoint(q)[::-1])
+    q, r = dc.qr(mx.adjoint(x[..., ::-1, :]), False)
+    r = mx.adjoint(r)[..., ::-1, ::-1]
+    return r if mode == "r" else (r, mx.adjoint(q)[..., ::-1, :])
 
 
 @_either

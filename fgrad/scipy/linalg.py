@@ -19,6 +19,7 @@ import numpy as np
 import fgrad.numpy as fnp
 from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module, names_shown
+from fgrad.errors import ShapeError
 from fgrad.numpy.linalg_functions import linear_operands, matrices
 from fgrad.numpy.promote import as_operand
 from fgrad.ops import decompositions as dc
@@ -189,6 +190,8 @@ def lu_solve(lu_and_piv: tuple[ArrayLike, ArrayLike], b: ArrayLike, trans: Trans
     """x with op(a) x = b, by the packed factors of a."""
     packed, y = linear_operands(lu_and_piv[0], b)
     y, vector = _columns(y, len(packed.shape))
+    if packed.shape[-1] != y.shape[-2]:
+        raise ShapeError(f"lu_solve: factors of shape {packed.shape}, right side of {y.shape}.")
     order = la.pivots_order(as_operand(lu_and_piv[1]))
     how = _trans(trans)
     packed, y = _stacked(packed, y)

@@ -80,8 +80,8 @@ class Rbf(Interpolant):
         self._nodes = np.stack([np.ravel(x) for x in coordinates])
         d = values if several else np.ravel(values)
         n = self._nodes.shape[1]
-        if d.shape[0] != n:
-            raise unfit("Rbf", f"{n} places, {d.shape[0]} values", "as many values")
+        if d.shape[:1] != (n,):
+            raise unfit("Rbf", f"{n} places, values of shape {d.shape}", "as many values")
         sizes = np.max(self._nodes, axis=1) - np.min(self._nodes, axis=1)
         default = _spread(sizes, n) if given.get("epsilon") is None else given["epsilon"]
         self._epsilon = as_operand(default)
