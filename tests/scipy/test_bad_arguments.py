@@ -52,7 +52,7 @@ TABLES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     *[(c, scipy_array_cases.ARRAYS, scipy_array_cases.CONSTANTS) for c in scipy_array_cases.CASES],
 ]
 SEARCHES = ("so.", "si.", "ss.")  # seconds each, where nothing converges; test_unsolved.py
-CALLS = [t for t in TABLES if not t[0].startswith(SEARCHES)]
+CALLS = [t for t in TABLES if not any([s in t[0] for s in SEARCHES])]
 
 
 def _program(
