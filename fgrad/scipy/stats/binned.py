@@ -143,8 +143,8 @@ def _by_bins(
     each = list(bins) if np.ndim(bins) or isinstance(bins, (list, tuple)) else [bins] * dim  # type: ignore[arg-type]
     if len(each) != dim or (ends is not None and len(ends) != dim):
         raise ShapeError(f"{len(each)} bins for {dim} axes.", user_line())
-    if name != "count" and x.shape[-1] != sample.shape[0]:
-        raise ShapeError(f"{x.shape[-1]} values at {sample.shape[0]} places.", user_line())
+    if name != "count" and x.shape[-1:] != sample.shape[:1]:
+        raise ShapeError(f"values of shape {x.shape} at {sample.shape[0]} places.", user_line())
     limits = [None] * dim if ends is None else ends
     edges = [_edges(sample[:, k], each[k], limits[k]) for k in range(dim)]
     shape = tuple([len(e) + 1 for e in edges])

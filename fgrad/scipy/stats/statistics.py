@@ -285,6 +285,8 @@ def obrientransform(*samples: ArrayLike) -> Value:
         array([ 1.75, -0.5 ,  1.75])
     """
     arrays = [inexact(as_operand(a)) for a in samples]
+    if any([not a.shape for a in arrays]):
+        raise ShapeError("scipy.stats.obrientransform: a number is no group.", user_line())
     if any([a.shape != arrays[0].shape for a in arrays]):
         why = "groups of unequal lengths make an array of objects."
         raise refusal("scipy.stats.obrientransform", why, "[obrientransform(a)[0] for a in groups]")
