@@ -90,7 +90,7 @@ def floats(x: ArrayLike) -> Value:
     return inexact(as_operand(x))
 
 
-def real(x: ArrayLike, what: str) -> Value:
+def must_be_real(x: ArrayLike, what: str) -> Value:
     """The value of a function that must be real, as floats; a card for complex ones."""
     value = floats(x)
     if value.dtype.kind == "c":

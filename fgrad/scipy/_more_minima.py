@@ -20,7 +20,15 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import _solvers
 from fgrad.scipy._bound import compiled
 from fgrad.scipy._derivatives import jacobian
-from fgrad.scipy._host import arguments, floats, implicit, inside, on_host, real, refuse_options
+from fgrad.scipy._host import (
+    arguments,
+    floats,
+    implicit,
+    inside,
+    must_be_real,
+    on_host,
+    refuse_options,
+)
 from fgrad.scipy._solvers import Ends, Function, Solution
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
@@ -317,7 +325,7 @@ def fixed_point(
     def of(x: Value) -> Value:
         value = user_form(func)(x, *rest)
         if like.dtype.kind != "c":
-            value = real(value, f"The function {function_name(func)} of scipy.optimize")
+            value = must_be_real(value, f"The function {function_name(func)} of scipy.optimize")
         return np.reshape(value, like.shape).astype(like.dtype)
 
     def solver(f: Function, x: Value) -> np.ndarray:

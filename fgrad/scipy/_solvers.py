@@ -43,9 +43,9 @@ from fgrad.scipy._host import (
     floats,
     implicit,
     inside,
+    must_be_real,
     on_host,
     part_of,
-    real,
     refuse_options,
     refuse_unknown,
 )
@@ -101,7 +101,7 @@ def _applied(fun: Function, args: PyTree) -> Function:
     rest = arguments(args)
 
     def applied(x: ArrayLike) -> Value:
-        return real(
+        return must_be_real(
             user_form(fun)(x, *rest), f"The function {function_name(fun)} of scipy.optimize"
         )
 

@@ -65,7 +65,7 @@ def _program(
 
 def _arrays(found: Any) -> list[Any]:
     """The arrays of nested tuples, lists and result objects."""
-    if hasattr(found, "statistic"):
+    if hasattr(found, "statistic") and hasattr(found, "pvalue"):
         found = (found.statistic, found.pvalue)
     if not isinstance(found, (tuple, list)):
         return [found] if hasattr(found, "dtype") or isinstance(found, (int, float)) else []

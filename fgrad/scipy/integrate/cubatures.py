@@ -22,7 +22,7 @@ from fgrad.errors import ArgumentError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_array, as_operand, convert, user_line
 from fgrad.scipy._either import refusal
-from fgrad.scipy._host import arguments, as_result, inside, real, refuse_options
+from fgrad.scipy._host import arguments, as_result, inside, must_be_real, refuse_options
 from fgrad.scipy.integrate.quadrature import FLOAT, Integrand, Numbers, integral_of
 from fgrad.trace import Value, concrete
 from fgrad.tracing.capturing import user_form
@@ -173,7 +173,7 @@ def cubature(
     low, high = _limits("cubature", a, b)
 
     def at(x: Value) -> Value:
-        found = real(user_form(f)(x[None], *rest), "scipy.integrate.cubature")
+        found = must_be_real(user_form(f)(x[None], *rest), "scipy.integrate.cubature")
         return np.reshape(found, np.shape(found)[1:])
 
     shape = np.shape(at(0.5 * np.ones(low.shape)))

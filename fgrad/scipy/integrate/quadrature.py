@@ -23,8 +23,8 @@ from fgrad.scipy._host import (
     arguments,
     floats,
     inside,
+    must_be_real,
     on_host,
-    real,
     refuse_options,
     refuse_unknown,
 )
@@ -208,7 +208,7 @@ def quad(
     refuse_options("scipy.integrate.quad", {"full_output": full_output, **options})
 
     def vector(t: ArrayLike) -> Value:
-        return np.reshape(real(func(t, *args), "scipy.integrate.quad"), 1).astype(FLOAT)
+        return np.reshape(must_be_real(func(t, *args), "scipy.integrate.quad"), 1).astype(FLOAT)
 
     vector.__name__ = function_name(func)
     control = Tolerances(epsabs, epsrel, limit, None if points is None else np.asarray(points))
@@ -383,7 +383,7 @@ def quad_vec(
     size = int(np.prod(shape))
 
     def vector(t: ArrayLike) -> Value:
-        return np.reshape(real(f(t, *rest), "scipy.integrate.quad_vec"), size).astype(FLOAT)
+        return np.reshape(must_be_real(f(t, *rest), "scipy.integrate.quad_vec"), size).astype(FLOAT)
 
     vector.__name__ = function_name(f)
     given = None if points is None else np.asarray(points)
