@@ -1,9 +1,9 @@
 """L5. The compiler as a list of passes.
 
 Program -> Program   inline dce cse collectives legalize_bfloat16 legalize_complex fold simplify
-                     ranges factor_contractions canonical_conv canonical_dot cse dce invariants
-                     one_pass_products ahead components regions; and three of the backend, see
-                     `Backend`
+                     read_updates ranges factor_contractions canonical_conv canonical_dot cse dce
+                     invariants one_pass_products ahead components regions; and three of the
+                     backend, see `Backend`
 Program -> groups    fuse, and the backend's join
 groups -> steps      lower update_in_place parameterize_constants split_steps schedule loop_fission
                      control
@@ -48,6 +48,7 @@ from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_bfloat16 import has_bfloat, legalize_bfloat16
 from fgrad.compile.passes.legalize_complex import legalize_complex
 from fgrad.compile.passes.ranges import ranges
+from fgrad.compile.passes.read_updates import read_updates
 from fgrad.compile.passes.simplify import simplify
 from fgrad.compile.schedule.loop_fission import loop_fission
 from fgrad.compile.schedule.parameterize_constants import parameterize_constants
@@ -182,6 +183,8 @@ def _simplified(
     # Numbers known now become literals, which the laws of `simplify` match.
     program = log.checked("fold", fold, program)
     program = log.checked("simplify", simplify, program)
+    # Slices of arrays that were written at known places are known after simplify.
+    program = log.checked("read_updates", read_updates, program)
     # Checks that always pass go before loops are written, which they would slow down.
     program = log.checked("ranges", ranges, program)
     # Sums of products of small arrays become products of sums, before anything is formed.

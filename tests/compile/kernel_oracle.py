@@ -110,7 +110,11 @@ class Oracle:
             memory, place = self.memory[s.buffer], self.at(s.index, s.scatter)
             assert 0 <= place < memory.size
             value = values[s.value]
-            memory[place] = value if s.mode == "set" else FUNCTIONS[s.mode](memory[place], value)
+            memory[place] = (
+                value
+                if s.mode == "set"
+                else FUNCTIONS["add" if s.mode == "sum" else s.mode](memory[place], value)
+            )
 
     def loop(self, s) -> None:
         if s.kind == "while":

@@ -118,6 +118,13 @@ CASES = [
         ["b: f64[2] = slice[start=(3,) stop=(5,) step=(1,)] a", "b"],
     ),
     _case(
+        "index_as_reshape",
+        "a: f64[1,1]",
+        "f64[]",
+        ["b: f64[] = index[ints=(0, 0)] a", "b"],
+        ["b: f64[] = reshape[shape=()] a", "b"],
+    ),
+    _case(
         "broadcast_literal",
         X,
         "f64[2,3]",

@@ -41,7 +41,7 @@ from fgrad.compile.kernel.scalar import ACCUMULATORS, SCALAR_OPS
 from fgrad.compile.kernel.text import PRINTERS, print_kernel
 from fgrad.errors import CheckError
 
-_MODES = ("set", "add", "mul", "min", "max")
+_MODES = ("set", "add", "sum", "mul", "min", "max")
 _ROLES = ("in", "out", "inout", "scratch")
 _BOOL = np.dtype(bool)
 _INT64 = np.dtype(np.int64)

@@ -53,10 +53,11 @@ def _passes(loop: Loop) -> int:
 
 def kernel_cost(kernel: Kernel) -> float:
     """The cycles of one run of a scheduled kernel whose data are near."""
-    return _cost(kernel.body)
+    return body_cost(kernel.body)
 
 
-def _cost(body: Body) -> float:
+def body_cost(body: Body) -> float:
+    """The cycles of one run of a scheduled body."""
     cost = 0.0
     for s in body:
         if not isinstance(s, Loop):
@@ -64,5 +65,5 @@ def _cost(body: Body) -> float:
         elif s.lanes > 1:
             cost += -(-s.extent // s.lanes) * (vector_cost(s.body, s.axis, s.lanes) + 1)
         else:
-            cost += _passes(s) * (_cost(s.body) + 1)
+            cost += _passes(s) * (body_cost(s.body) + 1)
     return cost

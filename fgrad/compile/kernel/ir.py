@@ -117,11 +117,12 @@ class Update(NamedTuple):
 
 
 class Store(NamedTuple):
-    """`store buffer[index + ...] mode= value if predicate`; mode is set, add, mul, min or max.
+    """`store buffer[index + ...] mode= value if predicate`; mode is set, add, sum, mul, min or max.
 
     Any mode but set reads the buffer first.  Stores with `scatter` terms or a mode other than set
     may meet the same element twice, so every loop around them that does not appear in the index
-    with its own stride is serial.
+    with its own stride is serial.  `sum` is add in any order: in a vector loop that does not appear
+    in the index the lanes are summed first.
     """
 
     buffer: str

@@ -4,6 +4,11 @@
       %1 = load s[i];  %2 = load b[%1]
       store out[i] %2;  update failed (%1 out of bounds)
 
+    serial j in n:                      becomes     reduce j in n lanes 8:
+      serial k in m:                      serial k in m:
+        store y[k, j] sum= c * x[i, k]      store y[k, j] sum= c * x[i, k]
+        store y[i, k] sum= c * x[k, j]      store y[i, k] sum= the sum of the lanes
+
     serial i in n:                      becomes     reduce i in n lanes 8:  the same
       acc s = carry 0.0                   the steps of each lane stay in order
       serial k in m:  update s (s + x[k] * y[k, i])
@@ -16,7 +21,9 @@ failed, and integers.
 
 from __future__ import annotations
 
-from fgrad.compile.kernel.cost import vector_cost, weight
+from collections.abc import Sequence
+
+from fgrad.compile.kernel.cost import body_cost, vector_cost, weight
 from fgrad.compile.kernel.ir import (
     Break,
     Const,
@@ -32,9 +39,9 @@ from fgrad.compile.kernel.ir import (
     Update,
 )
 from fgrad.compile.kernel.machine import LATENCY_CYCLES, VECTOR_BYTES, WHILE_TURNS
-from fgrad.compile.kernel.rewrite import Body, walk
+from fgrad.compile.kernel.rewrite import Body, map_indices, stride_of, substitute, walk
 from fgrad.compile.kernel.unread import used_by
-from fgrad.compile.loops.places import Places, are_apart
+from fgrad.compile.loops.places import Access, Form, Places, are_apart
 
 FEWEST_VECTORS = 2  # of a loop
 PARTS = 2  # vectors at a time, where the latency of a load is to be hidden
@@ -47,9 +54,23 @@ _NESTED = (*_STRAIGHT, Init, Read, Break, Loop)
 
 def independent_steps(kernel: Kernel) -> Kernel:
     """The kernel of a loop with vectors where steps need none of the others."""
-    if not any([isinstance(s, Loop) and s.kind == "serial" for s in walk(kernel.body)]):
-        return kernel
-    return kernel._replace(body=_Steps(kernel).body(kernel.body, ()))
+    body = kernel.body
+    if any([isinstance(s, Loop) and s.kind == "serial" for s in walk(body)]):
+        body = _Steps(kernel).body(body, ())
+    return kernel._replace(body=_added_in_order(body))
+
+
+def _added_in_order(body: Body, vector: bool = False) -> Body:
+    """The body with additions one by one outside of loops whose lanes are in any order."""
+    found: list[Statement] = []
+    for s in body:
+        if isinstance(s, Loop):
+            inside = vector or (s.lanes > 1 and s.kind == "reduce")
+            s = s._replace(body=_added_in_order(s.body, inside))
+        elif isinstance(s, Store) and s.mode == "sum" and not vector:
+            s = s._replace(mode="add")
+        found.append(s)
+    return tuple(found)
 
 
 class _Steps:
@@ -75,18 +96,21 @@ class _Steps:
     def loop(self, loop: Loop, around: tuple[Loop, ...]) -> Loop:
         """A loop, or what is in it, as vectors."""
         nested = any([isinstance(s, Loop) for s in loop.body])
+        inner = loop
         if nested:
             inner = loop._replace(body=self.body(loop.body, (*around, loop)))
-            if any([isinstance(s, Loop) and s.lanes > 1 for s in walk(inner.body)]):
+            made = [s for s in walk(inner.body) if isinstance(s, Loop) and s.lanes > 1]
+            if made and not any([isinstance(s, Store) and s.mode == "sum" for s in walk(made)]):
                 return inner
         in_order = all([s.kind in ("serial", "while") and s.lanes < 2 for s in (*around, loop)])
         lanes = self.lanes(loop.body)
         if not in_order or loop.kind != "serial" or loop.extent < FEWEST_VECTORS * lanes:
-            return loop
+            return inner
         if loop.lanes > 1 or not (self.is_nest(loop, lanes) if nested else self.is_straight(loop)):
-            return loop
-        if not _is_won(loop, lanes):
-            return loop
+            return inner
+        if not _is_won(loop, inner, lanes):
+            return inner
+        loop = _upwards(loop)
         if nested:
             return loop._replace(kind="reduce", lanes=lanes * _parts(loop, lanes))
         unroll = PARTS if loop.extent >= FEWEST_VECTORS * PARTS * lanes else 1
@@ -126,8 +150,43 @@ class _Steps:
         """Whether no two steps of a vector meet in memory."""
         places = Places(walk(loop.body), loop.axis, self.around, inner)
         found = [(s, places.place(s)) for s in walk(loop.body) if isinstance(s, (Load, Store))]
-        apart = self.scratch.isdisjoint([s.buffer for s, _ in found])
-        return apart and are_apart(found, min(lanes, loop.extent), inner)
+        sums = self.sums(loop, found)
+        found = [(s, form) for s, form in found if s.buffer not in sums]
+        if any([s.buffer in self.scratch and not _walks(s, loop.axis) for s, _ in found]):
+            return False  # each lane would have a copy of its own
+        return are_apart(found, min(lanes, loop.extent), inner)
+
+    def sums(self, loop: Loop, found: Sequence[tuple[Access, Form | None]]) -> set[str]:
+        """The buffers to which steps add alone, in any order: each statement to elements that
+        differ from step to step, or to one for all, which takes the sum of the lanes."""
+        sums = {s.buffer for s, _ in found} & {b for b, d in self.dtypes.items() if d.kind in "fi"}
+        moved = _of_lanes(loop.axis, list(walk(loop.body)))
+        for s, form in found:
+            if isinstance(s, Load) or s.mode != "sum" or form is None:
+                sums.discard(s.buffer)
+            elif not form.step:
+                along = any([axis == loop.axis for axis, _ in s.index.terms])
+                if along or not moved.isdisjoint([id for id, _ in s.scatter]):
+                    sums.discard(s.buffer)
+        return sums
+
+
+def _walks(s: Access, axis: str) -> bool:
+    """Whether the elements of a vector follow each other in memory."""
+    computed = s.gather if isinstance(s, Load) else s.scatter
+    return not computed and abs(stride_of(s.index, axis)) == 1
+
+
+def _upwards(loop: Loop) -> Loop:
+    """A loop whose steps may have any order, from its end if most of memory is walked downwards:
+    a vector from the last to the first element is turned around at each access."""
+    moves = [s.index for s in walk(loop.body) if isinstance(s, (Load, Store))]
+    strides = [stride_of(index, loop.axis) for index in moves]
+    if strides.count(-1) <= strides.count(1):
+        return loop
+    last, back = loop.extent - 1, ((loop.axis, -1),)
+    body = map_indices(loop.body, lambda index: substitute(index, loop.axis, last, back))
+    return loop._replace(body=body)
 
 
 def _of_lanes(axis: str, body: list[Statement]) -> set[int]:
@@ -166,11 +225,11 @@ def _single_cost(body: Body) -> float:
     return cost
 
 
-def _is_won(loop: Loop, lanes: int) -> bool:
-    """Whether vectors are faster."""
-    return lanes * (_single_cost(loop.body) + 1) >= WON * (
-        vector_cost(loop.body, loop.axis, lanes) + 1
-    )
+def _is_won(loop: Loop, inner: Loop, lanes: int) -> bool:
+    """Whether vectors are faster than single steps, and than vectors in each step."""
+    vectors = vector_cost(loop.body, loop.axis, lanes) + 1
+    single = lanes * (_single_cost(loop.body) + 1)
+    return single >= WON * vectors and lanes * (body_cost(inner.body) + 1) >= vectors
 
 
 def _parts(loop: Loop, lanes: int) -> int:

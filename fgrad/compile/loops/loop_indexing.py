@@ -253,6 +253,9 @@ def scatter(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     elif not is_long(w, target):
         given = w.memory(given, w.shape(updates), dtype)  # it may be read much later
     update = Update(axes, mode, tuple(found), inside, given)
+    if mode == "add" and "vjp" in eqn.via and dtype != BOOL and is_mutable(target):
+        # The order in which cotangents are added up is nobody's but ours.
+        return [w.apply(target, update._replace(mode="sum"))]  # type: ignore[arg-type]
     return [_updated(w, target, shape, dtype, update)]
 
 

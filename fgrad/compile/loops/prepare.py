@@ -15,6 +15,7 @@ from fgrad.compile.passes.dce import dce
 from fgrad.compile.passes.fold import fold
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_complex import legalize_complex
+from fgrad.compile.passes.read_updates import read_updates
 from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
@@ -29,7 +30,18 @@ def prepared(program: Program) -> Program:
 
     def prepare() -> Program:
         found = program
-        for rewrite in (inline_calls, dce, cse, legalize_complex, fold, simplify, cse, dce):
+        rewrites = (
+            inline_calls,
+            dce,
+            cse,
+            legalize_complex,
+            fold,
+            simplify,
+            read_updates,
+            cse,
+            dce,
+        )
+        for rewrite in rewrites:
             found = rewrite(found)
         found = loops_late(writes_after_branches(found, prepared))
         found = read_written(accumulate(found, prepared))

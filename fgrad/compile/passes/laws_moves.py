@@ -139,6 +139,13 @@ def static_slice(r: Rewriter, e: Eqn) -> Atom | None:
     return r.make(prims.slice, x, start=tuple(first), stop=stop, step=(1,) * len(first))
 
 
+def index_as_reshape(r: Rewriter, e: Eqn) -> Atom | None:
+    """index(x) -> reshape(x), where x has one element"""
+    if e.inputs[0].aval.shape != (1,) * e.inputs[0].aval.ndim:
+        return None
+    return r.make(prims.reshape, e.inputs[0], shape=e.outputs[0].aval.shape)
+
+
 # --- reductions
 
 

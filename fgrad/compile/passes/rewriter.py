@@ -93,6 +93,10 @@ class Rewriter:
             return eqn.outputs[0]
         return new
 
+    def resolved(self, atom: Atom) -> Atom:
+        """What an old variable became."""
+        return resolve_atom(atom, self.env)
+
     def source(self, atom: Atom, *which: Primitive) -> Eqn | None:
         """The equation of an atom, if its primitive is one of `which`."""
         eqn = self.defined.get(atom)  # type: ignore[call-overload]

@@ -44,6 +44,7 @@ from fgrad.compile.passes.laws_moves import (
     compose_reshapes,
     compose_slices,
     drop_identity,
+    index_as_reshape,
     move_scalar,
     permute_as_reshape,
     permute_broadcast,
@@ -60,7 +61,7 @@ from fgrad.ir.program import Program
 from fgrad.ir.traits import Along
 from fgrad.ops import primitives as prims
 
-__all__ = ["APPLIED", "EXACT", "FASTMATH", "simplify"]
+__all__ = ["APPLIED", "EXACT", "EXACT_LAWS", "FASTMATH", "simplify"]
 
 
 def simplify(program: Program, fastmath: bool = False) -> Program:
@@ -69,7 +70,7 @@ def simplify(program: Program, fastmath: bool = False) -> Program:
     Requires nothing.  Ensures that no law of the tables matches, where operands come from equations
     of the program; equations that are no longer read stay, for `dce`.
     """
-    return Rewriter(_FAST if fastmath else _EXACT).run(program)
+    return Rewriter(_FAST if fastmath else EXACT_LAWS).run(program)
 
 
 _REDUCTIONS = tuple(folds(Along.AXES))
@@ -101,6 +102,7 @@ EXACT: tuple[Law, ...] = (
     Law(undo_reverse, (prims.reverse,)),
     Law(undo_convert, (prims.convert,)),
     Law(static_slice, (prims.dynamic_slice,)),
+    Law(index_as_reshape, (prims.index,)),
     Law(broadcast_literal, ELEMENTWISE),
     Law(hoist_broadcast, ELEMENTWISE),
     Law(
@@ -156,5 +158,5 @@ class _ByPrimitive(dict[Primitive, list[Law]]):
         return found
 
 
-_EXACT = _ByPrimitive(EXACT)
+EXACT_LAWS = _ByPrimitive(EXACT)
 _FAST = _ByPrimitive(EXACT + FASTMATH)

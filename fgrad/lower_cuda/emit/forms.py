@@ -148,8 +148,24 @@ def _merge(loops: list[Loop], body: Body) -> tuple[list[Loop], Body]:
     return loops, body
 
 
+def _one_by_one(body: Body) -> Body:
+    """The body in which a loop whose steps add to one element in any order runs in order: its lanes
+    are threads here, which would meet there."""
+    out: list[Statement] = []
+    for s in body:
+        if isinstance(s, Loop):
+            sums = [x for x in walk(s.body) if isinstance(x, Store) and x.mode == "sum"]
+            s = s._replace(body=_one_by_one(s.body))
+            s = s._replace(kind="serial", lanes=0, unroll=1) if sums else s
+        elif isinstance(s, Store) and s.mode == "sum":
+            s = s._replace(mode="add")
+        out.append(s)
+    return tuple(out)
+
+
 def pieces(kernel: Kernel) -> tuple[Piece, ...]:
     """The launches of a kernel: one for each loop at its top, if these need not be together."""
+    kernel = kernel._replace(body=_one_by_one(kernel.body))
     bodies = bodies_apart(kernel)
     if not bodies:
         return (Piece(kernel, (), (), kernel.body),)

@@ -17,6 +17,7 @@ import numpy as np
 from fgrad.base.sizes import NotShared
 from fgrad.compile.cpu.emit.frame import BOOL, Address, Frame, Scope, Value, intrinsic_suffix
 from fgrad.compile.cpu.emit.numbers import Register
+from fgrad.compile.cpu.emit.reduction import fold_lanes
 from fgrad.compile.cpu.emit.tails import (
     load_tail,
     store_apart,
@@ -364,6 +365,9 @@ def emit_store(frame: Frame, s: Store) -> None:
         (frame.values[v], stride if factor == 1 else stride * factor) for v, stride in s.scatter
     ]
     vector = address.stride or any([v.lanes > 1 for v, _ in indirect])
+    mode = "add" if s.mode == "sum" else s.mode
+    if s.mode == "sum" and not vector and frame.lanes > 1:
+        value, predicate = _lane_sum(frame, value, predicate, dtype), None
     if not vector and frame.lanes > 1 and (value.lanes > 1 or (predicate and predicate.lanes > 1)):
         vector = True
     if vector:
@@ -375,11 +379,22 @@ def emit_store(frame: Frame, s: Store) -> None:
         pointer, indirect = _row_start(frame, address, indirect, dtype)
         if redirect:
             pointer = function.emit(f"select i1 {redirect.text}, ptr {pointer}, ptr {SPARE}")
-        _vector_store(frame, pointer, address.stride, indirect, dtype, value, mask, s.mode)
+        _vector_store(frame, pointer, address.stride, indirect, dtype, value, mask, mode)
     else:
         frame.enter(frame.inner)
         pointer = _offset_scalar(frame, address.pointer, indirect, dtype)
-        _scalar_store(frame, pointer, dtype, value, predicate, s.mode)
+        _scalar_store(frame, pointer, dtype, value, predicate, mode)
+
+
+def _lane_sum(frame: Frame, value: Value, predicate: Value | None, dtype: np.dtype) -> Value:
+    """The sum of the lanes that are alive and pass a predicate."""
+    lanes, mask = frame.lanes, frame.masked(predicate)
+    text = frame.spread(value, lanes)
+    passes = None if mask is None else frame.spread(mask, lanes)
+    frame.enter(frame.inner)
+    if passes is not None:
+        text = frame.choose(passes, lanes, text, constant(0, dtype, lanes), dtype)
+    return Value(fold_lanes(frame, "add", text, dtype, lanes), 1, dtype, frame.inner)
 
 
 def _can_redirect(

@@ -1,0 +1,194 @@
+"""L5. Reads of arrays that were written at known places are reads of what was written there.
+
+    y = dynamic_update(x, u, 2); z = dynamic_update(y, v, 5)
+    slice(z, 2, 3)                  becomes     slice(u, 0, 1)
+    slice(z, 0, 2)                  becomes     slice(x, 0, 2)      if nobody needs y
+    slice(z, 4, 7)                  becomes     dynamic_update(slice(x, 4, 7), v, 1)    likewise
+
+A loop that is written out is no chain of arrays then.  An array that others need is not read before
+it is written: the older one would have to be kept for that.  Cotangents of such arrays are zero
+where these were written, and are added to where they were read:
+
+    dynamic_update(x, u, 2) + pad(v)    becomes     an update of a region by what it is and v
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.passes.rewriter import Rewriter, lit, number
+from fgrad.compile.passes.simplify import EXACT_LAWS
+from fgrad.ir.aval import INT64
+from fgrad.ir.program import Atom, Eqn, Program, Var
+from fgrad.ir.walk import resolve_operands
+from fgrad.ops import primitives as prims
+
+MOST_PARTS = 4  # updates of which a part is read, by one read
+MOST_UPDATES = 2000  # that a read looks at
+
+Region: TypeAlias = "list[tuple[int, int]]"  # the first place along each axis, and the end
+
+
+class _Part(NamedTuple):
+    """What a read takes of one update: a region of the array, and where the update begins."""
+
+    value: Atom
+    begins: list[int]
+    region: Region
+
+
+class _Way(NamedTuple):
+    """Where what is read was written: an array, and the parts written into it later."""
+
+    source: Atom
+    begins: list[int]  # the place of the source's first element
+    parts: list[_Part]  # the newest first
+    first: Var | None  # the oldest version that the read goes behind, None if in one update
+
+
+def read_updates(program: Program) -> Program:
+    """The program whose reads of updated arrays are reads of updates, where that is known."""
+    if not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
+        return program
+    program = _added_in_place(program)
+    ways = _ways(program)
+    if not ways:
+        return program
+    r = Rewriter(EXACT_LAWS)
+    for eqn in program.eqns:
+        r.like = eqn
+        way = ways.get(eqn.outputs[0]) if not eqn.prim.multiple else None
+        new = None if way is None else _read(r, eqn, way)
+        if new is None:
+            r.append(resolve_operands(eqn, r.env))
+        else:
+            r.env[eqn.outputs[0]] = new
+    outputs = tuple([r.resolved(a) for a in program.outputs])
+    return program.replace(eqns=tuple(r.eqns), outputs=outputs, made_by="read_updates")
+
+
+def _added_in_place(program: Program) -> Program:
+    """The program in which padded cotangents are added to their own region alone."""
+    r = Rewriter(EXACT_LAWS)
+    for eqn in program.eqns:
+        r.like = eqn
+        given = resolve_operands(eqn, r.env)
+        new = _added(r, given) if eqn.prim is prims.add and "vjp" in eqn.via else None
+        if new is None:
+            r.append(given)
+        else:
+            r.env[eqn.outputs[0]] = new
+    outputs = tuple([r.resolved(a) for a in program.outputs])
+    return program.replace(eqns=tuple(r.eqns), outputs=outputs, made_by="read_updates")
+
+
+def _added(r: Rewriter, e: Eqn) -> Atom | None:
+    """A sum of an updated and a padded array as an update: bits stay, but those of -0.0 + 0.0."""
+    for x, other in (e.inputs, e.inputs[::-1]):
+        pad = r.source(other, prims.pad)
+        if pad is None or r.source(x, prims.dynamic_update) is None:
+            continue
+        low, high, u = pad.params["low"], pad.params["high"], pad.inputs[0]
+        if any(pad.params["interior"]) or any([n < 0 for n in low + high]) or pad.params["value"]:
+            continue
+        stop = tuple([a + n for a, n in zip(low, u.aval.shape, strict=True)])
+        old = r.make(prims.slice, x, start=low, stop=stop, step=(1,) * len(stop))
+        total = r.make(prims.add, old, u)
+        return r.make(prims.dynamic_update, x, total, *[lit(a, INT64) for a in low])
+    return None
+
+
+def _ways(program: Program) -> dict[Var, _Way]:
+    """The reads that can be changed, by their results."""
+    updates = {
+        eqn.outputs[0]: (eqn, begins)
+        for eqn in program.eqns
+        if eqn.prim is prims.dynamic_update and (begins := _begins(eqn)) is not None
+    }
+    found: dict[Var, _Way] = {}
+    needed = {a for a in program.outputs if isinstance(a, Var)}
+    for eqn in program.eqns:
+        way = None
+        if eqn.prim in (prims.slice, prims.index) and eqn.inputs[0] in updates:
+            way = _way(eqn, updates)
+        if way is not None:
+            found[eqn.outputs[0]] = way
+            continue
+        kept = eqn.inputs[1:] if eqn.outputs[0] in updates else eqn.inputs
+        needed.update([a for a in kept if isinstance(a, Var)])
+    for var in reversed(updates):
+        before = updates[var][0].inputs[0]
+        if var in needed and isinstance(before, Var):
+            needed.add(before)
+    return {out: way for out, way in found.items() if way.first is None or way.first not in needed}
+
+
+def _begins(update: Eqn) -> list[int] | None:
+    """Where an update begins along each axis, if that is known."""
+    x, new, *starts = update.inputs
+    numbers = [number(s) for s in starts]
+    if any(n is None for n in numbers):
+        return None
+    sizes = zip(numbers, x.aval.shape, new.aval.shape, strict=True)
+    return [min(max(n, 0), length - size) for n, length, size in sizes]
+
+
+def _region(read: Eqn) -> Region:
+    """What is read."""
+    shape = read.inputs[0].aval.shape
+    if read.prim is prims.slice:
+        return list(zip(read.params["start"], read.params["stop"], strict=True))
+    ints = read.params["ints"]
+    return [(i, i + 1) for i in ints] + [(0, n) for n in shape[len(ints) :]]
+
+
+def _way(read: Eqn, updates: dict[Var, tuple[Eqn, list[int]]]) -> _Way | None:
+    """Where what is read was written."""
+    region, parts = _region(read), list[_Part]()
+    close = read.prim is prims.index or set(read.params["step"]) <= {1}
+    x, first = read.inputs[0], None
+    for _ in range(MOST_UPDATES):
+        if not isinstance(x, Var) or x not in updates:
+            return _Way(x, [0] * len(region), parts, first)
+        update, begins = updates[x]
+        value, first = update.inputs[1], x
+        ends = [a + n for a, n in zip(begins, value.aval.shape, strict=True)]
+        sides = list(zip(region, begins, ends, strict=True))
+        if all([a <= i and j <= b for (i, j), a, b in sides]):
+            return _Way(value, begins, parts, first if parts else None)
+        shared = [(max(i, a), min(j, b)) for (i, j), a, b in sides]
+        if all([i < j for i, j in shared]):
+            if not close or len(parts) == MOST_PARTS:
+                return None
+            parts.append(_Part(value, begins, shared))
+        x = update.inputs[0]
+    return None
+
+
+def _read(r: Rewriter, read: Eqn, way: _Way) -> Atom:
+    """What is read, from where it was written."""
+    source, region = r.resolved(way.source), _region(read)
+    if read.prim is prims.index and not way.parts:
+        ints = [i - a for i, a in zip(read.params["ints"], way.begins, strict=False)]
+        return r.make(prims.index, source, ints=tuple(ints))
+    step = read.params["step"] if read.prim is prims.slice else (1,) * len(region)
+    found = _sliced(r, source, way.begins, region, step)
+    for part in reversed(way.parts):
+        value = _sliced(r, r.resolved(part.value), part.begins, part.region, step)
+        starts = [
+            lit(i - first, INT64) for (i, _), (first, _) in zip(part.region, region, strict=True)
+        ]
+        found = r.make(prims.dynamic_update, found, value, *starts)
+    shape = read.outputs[0].aval.shape
+    return found if found.aval.shape == shape else r.make(prims.reshape, found, shape=shape)
+
+
+def _sliced(
+    r: Rewriter, x: Atom, begins: Sequence[int], region: Region, step: Sequence[int]
+) -> Atom:
+    """The elements of a region, of what begins somewhere."""
+    start = tuple([i - a for (i, _), a in zip(region, begins, strict=True)])
+    stop = tuple([j - a for (_, j), a in zip(region, begins, strict=True)])
+    return r.make(prims.slice, x, start=start, stop=stop, step=tuple(step))
