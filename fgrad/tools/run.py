@@ -29,6 +29,7 @@ from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_bfloat16 import legalize_bfloat16
 from fgrad.compile.passes.legalize_complex import legalize_complex
 from fgrad.compile.passes.ranges import ranges
+from fgrad.compile.passes.read_updates import read_updates
 from fgrad.compile.passes.simplify import simplify
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
@@ -45,6 +46,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "legalize_complex": legalize_complex,
     "fold": fold,
     "simplify": simplify,
+    "read_updates": read_updates,
     "ranges": ranges,
     "factor_contractions": factor_contractions,
     "canonical_conv": canonical_conv,

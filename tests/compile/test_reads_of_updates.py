@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pass_cases import assert_becomes, body
 
 import fgrad
 from fgrad import numpy as fnp
+from fgrad.compile.passes.read_updates import read_updates
 
 SHAPES = ((7,), (5, 6), (3, 4, 5))
 
@@ -66,3 +68,47 @@ def test_values_and_gradients_are_those_of_the_prompt(seed: int) -> None:
     compiled = fgrad.jit(fgrad.grad(loss, argnums=(0, 1)))(x, y)
     for found, expected in zip(compiled, fgrad.grad(loss, argnums=(0, 1))(x, y), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+CHAIN = ["d: f64[9] = dynamic_update a b 1", "e: f64[9] = dynamic_update d c 9"]
+READS = {
+    "of one update": (
+        "f: f64[2] = slice[start=(1,) stop=(3,) step=(1,)] e",
+        [],
+        "b",
+    ),
+    "of an element": (
+        "f: f64[] = index[ints=(7,)] e",
+        ["f: f64[] = index[ints=(1,)] c"],
+        "f",
+    ),
+    "of what was there before": (
+        "f: f64[2] = slice[start=(3,) stop=(6,) step=(2,)] e",
+        ["f: f64[2] = slice[start=(3,) stop=(6,) step=(2,)] a"],
+        "f",
+    ),
+    "of parts": (
+        "f: f64[4] = slice[start=(2,) stop=(6,) step=(1,)] e",
+        [
+            "f: f64[4] = slice[start=(2,) stop=(6,) step=(1,)] a",
+            "g: f64[1] = slice[start=(1,) stop=(2,) step=(1,)] b",
+            "h: f64[4] = dynamic_update f g 0",
+        ],
+        "h",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_reads(name: str) -> None:
+    read, after, result = READS[name]
+    shape = read.split()[1]
+    arguments = "a: f64[9], b: f64[2], c: f64[3]"
+    before = body(arguments, shape, *CHAIN, read, "f")
+    assert_becomes(read_updates, before, body(arguments, shape, *after, result))
+
+
+def test_an_array_that_is_wanted_is_read_as_it_is() -> None:
+    read = "f: f64[2] = slice[start=(3,) stop=(5,) step=(1,)] e"
+    text = body("a: f64[9], b: f64[2], c: f64[3]", "f64[9], f64[2]", *CHAIN, read, "e f")
+    assert_becomes(read_updates, text, text)

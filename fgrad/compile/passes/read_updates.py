@@ -1,20 +1,21 @@
 """L5. Reads of arrays that were written at known places are reads of what was written there.
 
     y = dynamic_update(x, u, 2); z = dynamic_update(y, v, 5)
-    slice(z, 2, 3)                  becomes     slice(u, 0, 1)
-    slice(z, 0, 2)                  becomes     slice(x, 0, 2)      if nobody needs y
-    slice(z, 4, 7)                  becomes     dynamic_update(slice(x, 4, 7), v, 1)    likewise
+    slice(z, 2, 3)                      becomes     slice(u, 0, 1)
+    slice(z, 0, 2)                      becomes     slice(x, 0, 2)
+    slice(z, 4, 7)                      becomes     dynamic_update(slice(x, 4, 7), v, 1)
 
-A loop that is written out is no chain of arrays then.  An array that others need is not read before
-it is written: the older one would have to be kept for that.  Cotangents of such arrays are zero
-where these were written, and are added to where they were read:
+if nobody else needs y.  A loop that is written out is no chain of arrays then.  An array that is
+needed is read as it is: an older one would have to be kept, and a kernel that also makes what is
+written cannot write in place.  Cotangents of such arrays are zero where these were written, and are
+added to where they were read:
 
     dynamic_update(x, u, 2) + pad(v)    becomes     an update of a region by what it is and v
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from fgrad.base.named_tuple import NamedTuple
@@ -31,6 +32,19 @@ MOST_UPDATES = 2000  # that a read looks at
 Region: TypeAlias = "list[tuple[int, int]]"  # the first place along each axis, and the end
 
 
+class _Update(NamedTuple):
+    """An update at a known place."""
+
+    eqn: Eqn
+    begins: list[int]
+
+    @property
+    def region(self) -> Region:
+        """What is written."""
+        sizes = self.eqn.inputs[1].aval.shape
+        return [(a, a + n) for a, n in zip(self.begins, sizes, strict=True)]
+
+
 class _Part(NamedTuple):
     """What a read takes of one update: a region of the array, and where the update begins."""
 
@@ -45,7 +59,7 @@ class _Way(NamedTuple):
     source: Atom
     begins: list[int]  # the place of the source's first element
     parts: list[_Part]  # the newest first
-    first: Var | None  # the oldest version that the read goes behind, None if in one update
+    first: Var | None  # the oldest version that the read goes behind
 
 
 def read_updates(program: Program) -> Program:
@@ -53,7 +67,12 @@ def read_updates(program: Program) -> Program:
     if not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
         return program
     program = _added_in_place(program)
-    ways = _ways(program)
+    updates = {
+        eqn.outputs[0]: _Update(eqn, begins)
+        for eqn in program.eqns
+        if eqn.prim is prims.dynamic_update and (begins := _begins(eqn)) is not None
+    }
+    ways = _ways(program, updates)
     if not ways:
         return program
     r = Rewriter(EXACT_LAWS)
@@ -100,13 +119,12 @@ def _added(r: Rewriter, e: Eqn) -> Atom | None:
     return None
 
 
-def _ways(program: Program) -> dict[Var, _Way]:
+def _covers(one: Region, other: Region) -> bool:
+    return all([a <= i and j <= b for (a, b), (i, j) in zip(one, other, strict=True)])
+
+
+def _ways(program: Program, updates: Mapping[Var, _Update]) -> dict[Var, _Way]:
     """The reads that can be changed, by their results."""
-    updates = {
-        eqn.outputs[0]: (eqn, begins)
-        for eqn in program.eqns
-        if eqn.prim is prims.dynamic_update and (begins := _begins(eqn)) is not None
-    }
     found: dict[Var, _Way] = {}
     needed = {a for a in program.outputs if isinstance(a, Var)}
     for eqn in program.eqns:
@@ -116,13 +134,14 @@ def _ways(program: Program) -> dict[Var, _Way]:
         if way is not None:
             found[eqn.outputs[0]] = way
             continue
-        kept = eqn.inputs[1:] if eqn.outputs[0] in updates else eqn.inputs
+        updated = eqn.prim is prims.dynamic_update and eqn.outputs[0] in updates
+        kept = eqn.inputs[1:] if updated else eqn.inputs
         needed.update([a for a in kept if isinstance(a, Var)])
     for var in reversed(updates):
-        before = updates[var][0].inputs[0]
+        before = updates[var].eqn.inputs[0]
         if var in needed and isinstance(before, Var):
             needed.add(before)
-    return {out: way for out, way in found.items() if way.first is None or way.first not in needed}
+    return {out: way for out, way in found.items() if way.first not in needed}
 
 
 def _begins(update: Eqn) -> list[int] | None:
@@ -144,7 +163,7 @@ def _region(read: Eqn) -> Region:
     return [(i, i + 1) for i in ints] + [(0, n) for n in shape[len(ints) :]]
 
 
-def _way(read: Eqn, updates: dict[Var, tuple[Eqn, list[int]]]) -> _Way | None:
+def _way(read: Eqn, updates: Mapping[Var, _Update]) -> _Way | None:
     """Where what is read was written."""
     region, parts = _region(read), list[_Part]()
     close = read.prim is prims.index or set(read.params["step"]) <= {1}
@@ -152,18 +171,17 @@ def _way(read: Eqn, updates: dict[Var, tuple[Eqn, list[int]]]) -> _Way | None:
     for _ in range(MOST_UPDATES):
         if not isinstance(x, Var) or x not in updates:
             return _Way(x, [0] * len(region), parts, first)
-        update, begins = updates[x]
-        value, first = update.inputs[1], x
-        ends = [a + n for a, n in zip(begins, value.aval.shape, strict=True)]
-        sides = list(zip(region, begins, ends, strict=True))
-        if all([a <= i and j <= b for (i, j), a, b in sides]):
-            return _Way(value, begins, parts, first if parts else None)
-        shared = [(max(i, a), min(j, b)) for (i, j), a, b in sides]
+        update = updates[x]
+        value, begins, first = update.eqn.inputs[1], update.begins, x
+        if _covers(update.region, region):
+            return _Way(value, begins, parts, first)
+        sides = zip(region, update.region, strict=True)
+        shared = [(max(i, a), min(j, b)) for (i, j), (a, b) in sides]
         if all([i < j for i, j in shared]):
             if not close or len(parts) == MOST_PARTS:
                 return None
             parts.append(_Part(value, begins, shared))
-        x = update.inputs[0]
+        x = update.eqn.inputs[0]
     return None
 
 
