@@ -100,7 +100,7 @@ class _Steps:
         if nested:
             inner = loop._replace(body=self.body(loop.body, (*around, loop)))
             made = [s for s in walk(inner.body) if isinstance(s, Loop) and s.lanes > 1]
-            if made and not any([isinstance(s, Store) and s.mode == "sum" for s in walk(made)]):
+            if made and not any([isinstance(s, Store) and s.mode == "sum" for s in walk(tuple(made))]):
                 return inner
         in_order = all([s.kind in ("serial", "while") and s.lanes < 2 for s in (*around, loop)])
         lanes = self.lanes(loop.body)

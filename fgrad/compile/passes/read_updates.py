@@ -137,7 +137,7 @@ def _ways(program: Program, updates: Mapping[Var, _Update]) -> dict[Var, _Way]:
         updated = eqn.prim is prims.dynamic_update and eqn.outputs[0] in updates
         kept = eqn.inputs[1:] if updated else eqn.inputs
         needed.update([a for a in kept if isinstance(a, Var)])
-    for var in reversed(updates):
+    for var in reversed(list(updates)):
         before = updates[var].eqn.inputs[0]
         if var in needed and isinstance(before, Var):
             needed.add(before)
