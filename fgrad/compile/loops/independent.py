@@ -99,8 +99,8 @@ class _Steps:
         inner = loop
         if nested:
             inner = loop._replace(body=self.body(loop.body, (*around, loop)))
-            made = [s for s in walk(inner.body) if isinstance(s, Loop) and s.lanes > 1]
-            if made and not any([isinstance(s, Store) and s.mode == "sum" for s in walk(tuple(made))]):
+            made = tuple([s for s in walk(inner.body) if isinstance(s, Loop) and s.lanes > 1])
+            if made and not _has_sums(made):
                 return inner
         in_order = all([s.kind in ("serial", "while") and s.lanes < 2 for s in (*around, loop)])
         lanes = self.lanes(loop.body)
@@ -169,6 +169,10 @@ class _Steps:
                 if along or not moved.isdisjoint([id for id, _ in s.scatter]):
                     sums.discard(s.buffer)
         return sums
+
+
+def _has_sums(body: Body) -> bool:
+    return any([isinstance(s, Store) and s.mode == "sum" for s in walk(body)])
 
 
 def _walks(s: Access, axis: str) -> bool:
