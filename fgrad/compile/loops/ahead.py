@@ -17,7 +17,7 @@ from fgrad.compile.loops.prepare import prepared
 from fgrad.compile.loops.writer import KINDS
 from fgrad.compile.lower.rules import MOVES
 from fgrad.compile.passes.dce import dce
-from fgrad.compile.passes.rewriter import number
+from fgrad.compile.passes.rewriter import number_of
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Params, Program, Var
 from fgrad.ir.traits import Cost
@@ -55,7 +55,7 @@ def _counters(eqn: Eqn) -> list[Var]:
         step = made.get(body.outputs[k])
         if step is None or step.prim is not prims.add or v.aval.dtype != INT64:
             continue
-        if step.inputs[0] is v and number(step.inputs[1]) == 1 and number(start) == 0:
+        if step.inputs[0] is v and number_of(step.inputs[1]) == 1 and number_of(start) == 0:
             found.append(v)
     return found
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fgrad.compile.passes.rewriter import Rewriter, is_float, lit, number, same
+from fgrad.compile.passes.rewriter import Rewriter, is_float, lit, number_of, same
 from fgrad.ir.program import Atom, Eqn, Lit
 from fgrad.ops import primitives as prims
 
@@ -69,32 +69,32 @@ def literal_last(r: Rewriter, e: Eqn) -> Atom | None:
 def add_zero(r: Rewriter, e: Eqn) -> Atom | None:
     """x + (-0.0) -> x and x - 0.0 -> x; for integers x + 0 -> x and x - 0 -> x"""
     x, y = e.inputs
-    if number(y) != 0 or y.aval.dtype.kind == "b":
+    if number_of(y) != 0 or y.aval.dtype.kind == "b":
         return None
     if not is_float(y):
         return x
     if y.aval.dtype.kind == "c":
         return None
-    negative = math.copysign(1.0, number(y)) < 0
+    negative = math.copysign(1.0, number_of(y)) < 0
     return x if negative == (e.prim is prims.add) else None
 
 
 def multiply_one(r: Rewriter, e: Eqn) -> Atom | None:
     """x * 1 -> x and x / 1 -> x"""
     x, y = e.inputs
-    return x if number(y) == 1 and y.aval.dtype.kind != "b" else None
+    return x if number_of(y) == 1 and y.aval.dtype.kind != "b" else None
 
 
 def multiply_minus_one(r: Rewriter, e: Eqn) -> Atom | None:
     """x * -1 -> -x"""
     x, y = e.inputs
-    return r.make(prims.neg, x) if number(y) == -1 and x.aval.dtype.kind in "if" else None
+    return r.make(prims.neg, x) if number_of(y) == -1 and x.aval.dtype.kind in "if" else None
 
 
 def multiply_zero(r: Rewriter, e: Eqn) -> Atom | None:
     """x * 0 -> 0, for integers"""
     x, y = e.inputs
-    if number(y) != 0 or x.aval.dtype.kind not in "iu":
+    if number_of(y) != 0 or x.aval.dtype.kind not in "iu":
         return None
     return r.full(y, e.outputs[0].aval.shape)
 
@@ -117,7 +117,7 @@ def add_negative(r: Rewriter, e: Eqn) -> Atom | None:
 
 def negative_factor(r: Rewriter, e: Eqn) -> Atom | None:
     """(-x) * c -> x * (-c) and (-x) / c -> x / (-c)"""
-    inner, c = r.source(e.inputs[0], prims.neg), number(e.inputs[1])
+    inner, c = r.source(e.inputs[0], prims.neg), number_of(e.inputs[1])
     if inner is None or c is None or e.inputs[1].aval.dtype.kind not in "f":
         return None
     return r.make(e.prim, inner.inputs[0], lit(-c, e.inputs[1].aval.dtype))
@@ -134,7 +134,7 @@ def negative_factors(r: Rewriter, e: Eqn) -> Atom | None:
 def negate_product(r: Rewriter, e: Eqn) -> Atom | None:
     """-(x * c) -> x * (-c)"""
     inner = r.source(e.inputs[0], prims.mul, prims.div)
-    c = None if inner is None else number(inner.inputs[1])
+    c = None if inner is None else number_of(inner.inputs[1])
     if inner is None or c is None or inner.inputs[1].aval.dtype.kind not in "f":
         return None
     return r.make(inner.prim, inner.inputs[0], lit(-c, inner.inputs[1].aval.dtype))
@@ -143,7 +143,7 @@ def negate_product(r: Rewriter, e: Eqn) -> Atom | None:
 def divide_power_of_two(r: Rewriter, e: Eqn) -> Atom | None:
     """x / 2**k -> x * 2**-k"""
     x, y = e.inputs
-    c = number(y)
+    c = number_of(y)
     if c is None or y.aval.dtype.kind != "f" or not math.isfinite(c) or c == 0:
         return None
     if abs(math.frexp(c)[0]) != 0.5 or not 2.0**-14 <= abs(c) <= 2.0**14:
@@ -154,7 +154,7 @@ def divide_power_of_two(r: Rewriter, e: Eqn) -> Atom | None:
 def small_power(r: Rewriter, e: Eqn) -> Atom | None:
     """x ** 1 -> x, x ** 2 -> x x, x ** 3 -> x x x, x ** 4 -> (x x)(x x), x ** -1 -> 1 / x"""
     x, y = e.inputs
-    c = number(y)
+    c = number_of(y)
     if isinstance(x, Lit) or c not in (1, 2, 3, 4, -1):
         return None
     if c == -1:
@@ -169,7 +169,7 @@ def half_power(r: Rewriter, e: Eqn) -> Atom | None:
     """x ** -0.5 -> sqrt(1 / (x + 0)) and x ** -1.5 -> t sqrt(t) with t = 1 / (x + 0);
     x ** 0.5 -> sqrt(x + 0) and x ** 1.5 -> x sqrt(x), but inf at -inf"""
     x, y = e.inputs
-    c, dtype = number(y), x.aval.dtype
+    c, dtype = number_of(y), x.aval.dtype
     if isinstance(x, Lit) or dtype.kind != "f" or c not in (0.5, 1.5, -0.5, -1.5):
         return None
     base = r.make(prims.add, x, lit(0.0, dtype))
@@ -185,7 +185,7 @@ def half_power(r: Rewriter, e: Eqn) -> Atom | None:
 
 def masked_by_number(r: Rewriter, e: Eqn) -> Atom | None:
     """masked_mul(t, c) -> t * c, masked_div(t, c) -> t / c, for a finite c that is not 0 below"""
-    c = number(e.inputs[1])
+    c = number_of(e.inputs[1])
     if c is None or isinstance(c, complex) or not math.isfinite(c):
         return None
     if e.prim is prims.masked_mul:
@@ -222,7 +222,7 @@ def idempotent(r: Rewriter, e: Eqn) -> Atom | None:
 
 def add_float_zero(r: Rewriter, e: Eqn) -> Atom | None:
     """x + 0.0 -> x and x - 0.0 -> x"""
-    return e.inputs[0] if number(e.inputs[1]) == 0 else None
+    return e.inputs[0] if number_of(e.inputs[1]) == 0 else None
 
 
 def subtract_itself(r: Rewriter, e: Eqn) -> Atom | None:
@@ -233,15 +233,15 @@ def subtract_itself(r: Rewriter, e: Eqn) -> Atom | None:
 
 def multiply_float_zero(r: Rewriter, e: Eqn) -> Atom | None:
     """x * 0.0 -> 0.0"""
-    if number(e.inputs[1]) != 0:
+    if number_of(e.inputs[1]) != 0:
         return None
     return r.full(lit(0, e.inputs[1].aval.dtype), e.outputs[0].aval.shape)
 
 
 def merge_factors(r: Rewriter, e: Eqn) -> Atom | None:
     """(x * a) * b -> x * (a b)"""
-    inner, b = r.source(e.inputs[0], prims.mul), number(e.inputs[1])
-    a = None if inner is None else number(inner.inputs[1])
+    inner, b = r.source(e.inputs[0], prims.mul), number_of(e.inputs[1])
+    a = None if inner is None else number_of(inner.inputs[1])
     if inner is None or a is None or b is None:
         return None
     return r.make(prims.mul, inner.inputs[0], lit(a * b, e.inputs[1].aval.dtype))
@@ -249,7 +249,7 @@ def merge_factors(r: Rewriter, e: Eqn) -> Atom | None:
 
 def divide_number(r: Rewriter, e: Eqn) -> Atom | None:
     """x / c -> x * (1 / c)"""
-    c = number(e.inputs[1])
+    c = number_of(e.inputs[1])
     if not c:
         return None
     return r.make(prims.mul, e.inputs[0], lit(1 / c, e.inputs[1].aval.dtype))

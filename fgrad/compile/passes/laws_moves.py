@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fgrad.compile.passes.rewriter import Rewriter, lit, number
+from fgrad.compile.passes.rewriter import Rewriter, lit, number_of
 from fgrad.ir.program import Atom, Eqn
 from fgrad.ops import primitives as prims
 
@@ -127,7 +127,7 @@ def undo_convert(r: Rewriter, e: Eqn) -> Atom | None:
 def static_slice(r: Rewriter, e: Eqn) -> Atom | None:
     """dynamic_slice(x, known starts) -> slice(x)"""
     x, *starts = e.inputs
-    numbers = [number(s) for s in starts]
+    numbers = [number_of(s) for s in starts]
     if any(n is None for n in numbers):
         return None
     sizes = e.params["sizes"]

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.passes.rewriter import Rewriter, lit, number
+from fgrad.compile.passes.rewriter import Rewriter, lit, number_of
 from fgrad.compile.passes.simplify import EXACT_LAWS
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Program, Var
@@ -147,7 +147,7 @@ def _ways(program: Program, updates: Mapping[Var, _Update]) -> dict[Var, _Way]:
 def _begins(update: Eqn) -> list[int] | None:
     """Where an update begins along each axis, if that is known."""
     x, new, *starts = update.inputs
-    numbers = [number(s) for s in starts]
+    numbers = [number_of(s) for s in starts]
     if any(n is None for n in numbers):
         return None
     sizes = zip(numbers, x.aval.shape, new.aval.shape, strict=True)

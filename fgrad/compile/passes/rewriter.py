@@ -107,7 +107,7 @@ class Rewriter:
         return self.make(prims.broadcast, number, shape=shape, dims=()) if shape else number
 
 
-def number(atom: Atom) -> Any:
+def number_of(atom: Atom) -> Any:
     """The Python number of a literal, or None."""
     return atom.value.item() if type(atom) is Lit else None
 
