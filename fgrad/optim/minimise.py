@@ -120,7 +120,7 @@ def minimize(
 
     def objective(x: Value) -> Value:
         what = f"The function {function_name(fun)} of minimize"
-        value = _host.real(user_form(fun)(of(x), *rest), what)
+        value = _host.must_be_real(user_form(fun)(of(x), *rest), what)
         if value.size != 1:
             raise ArgumentError(
                 f"optim.minimize: {function_name(fun)} returns shape {value.shape}.",
