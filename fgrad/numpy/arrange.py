@@ -236,7 +236,8 @@ def roll(a: ArrayLike, shift: Any, axis: Any = None) -> Value:
     shifts = list(shift) if np.ndim(shift) else [shift]
     axes = list(axis) if np.ndim(axis) else [axis]
     count = max(len(shifts), len(axes)) if shifts and axes else 0
-    if any([len(given) not in (1, count) for given in (shifts, axes)]):
+    short = any([len(given) not in (1, count) for given in (shifts, axes)])
+    if short or np.ndim(shift) > 1 or np.ndim(axis) > 1:
         raise ArgumentError("'shift' and 'axis' should be scalars or 1D sequences")
     for k in range(count):
         by, i = shifts[k % len(shifts)], axes[k % len(axes)]

@@ -32,7 +32,7 @@ from fgrad.numpy.promote import (
     shape_of,
     subtractable,
 )
-from fgrad.numpy.selection import searchsorted, take
+from fgrad.numpy.selection import known_array, searchsorted, take
 from fgrad.numpy.sorting import argsort
 from fgrad.ops import complex as cx
 from fgrad.ops import dot as dt
@@ -341,6 +341,8 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Value:
 @implements("correlate")
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Value:
     """sum_k a[n + k] v[k]."""
+    if not shape_of(as_operand(a)) or not shape_of(as_operand(v)):
+        raise ArgumentError("object of too small depth for desired array")
     x, y = _lines(a, v)
     y = cx.conj(y)
     if x.shape[0] >= y.shape[0]:
@@ -577,6 +579,9 @@ def ix_(*args: ArrayLike) -> tuple[Value, ...]:
     """Index arrays for the product of lists of integers."""
     n = len(args)
     xs = [as_array(a) for a in args]
+    if any([len(x.shape) != 1 for x in xs]):
+        raise ArgumentError("Cross index must be 1 dimensional")
+    xs = [known_array(x, "ix_").nonzero()[0] if x.dtype.kind == "b" else x for x in xs]
     return tuple(
         [
             reshape(x, tuple([x.shape[0] if i == k else 1 for k in range(n)]))

@@ -41,6 +41,7 @@ from fgrad.ops import diagonals as dg
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
+from fgrad.ops.checked import checked, located
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import Tracer, Value, concrete, known_value
 from fgrad.tracing.assign import copied_like, keep_memory, laid_out
@@ -263,10 +264,14 @@ def geomspace(
     """Numbers with a constant ratio."""
     first, last = as_array(start), as_array(stop)
     known_ends = [x for x in (concrete(first), concrete(last)) if x is not None]
+    zero = "Geometric sequence cannot include zero"
     if any([np.any(x == 0) for x in known_ends]):
-        raise ArgumentError("Geometric sequence cannot include zero")
+        raise ArgumentError(zero)
     work = result_type(start, stop, float(num), np.zeros((), dtype))
-    first, last = convert(first, work), convert(last, work)
+    first, last = [
+        checked(x, ew.ne(x, ew.lit(x, 0)), located(ValueError(zero))) if concrete(x) is None else x
+        for x in (convert(first, work), convert(last, work))
+    ]
     sign, n = np.sign(first), operator.index(num)
     scaled, end = first / sign, last / sign
     points = logspace(np.log10(scaled), np.log10(end), n, endpoint, dtype=work)
@@ -413,7 +418,9 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Valu
     x = as_array(x)
     if len(x.shape) != 1:
         raise ArgumentError("x must be a one-dimensional array or sequence.")
-    n = x.shape[0] if N is None else N
+    n = x.shape[0] if N is None else operator.index(N)
+    if n < 0:
+        raise ArgumentError("negative dimensions are not allowed")
     kind = np.promote_types(x.dtype, int)
     ones = broadcast_to(kind.type(1), (x.shape[0],), x if isinstance(x, Tracer) else None)
     columns = [ones]

@@ -30,6 +30,7 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.selection import known_array, searchsorted, take
 from fgrad.ops import elementwise as ew
 from fgrad.ops import index as ix
+from fgrad.ops.checked import checked, located
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.assign import memory_of
 from fgrad.typing import ArrayLike
@@ -49,6 +50,8 @@ def bincount(
         numbers = known_array(numbers, "bincount")
         if weights is None:
             return np.bincount(numbers, None, minlength)
+        if operator.index(minlength) < 0:
+            raise ArgumentError("'minlength' must not be negative")
         length = max(int(numbers.max(initial=-1)) + 1, operator.index(minlength))
     if len(shape_of(numbers)) != 1:
         raise ShapeError("bincount counts an array of one axis.")
@@ -84,7 +87,7 @@ def _edges(x: Value, bins: ArrayLike | str, range: tuple[float, float] | None, n
     if count < 1:
         raise ArgumentError("`bins` must be positive, when an integer")
     low, high = _limits(x, range)
-    kind = np.result_type(x.dtype, np.float32) if x.dtype.kind == "f" else FLOAT64
+    kind = x.dtype if x.dtype.kind == "f" else FLOAT64
     return linspace(low, high, count + 1, dtype=kind)
 
 
@@ -112,6 +115,9 @@ def _limits(x: Value, range: tuple[float, float] | None) -> tuple[Value, Value]:
     if None not in ends and not np.all(np.isfinite(ends)):
         raise ArgumentError(f"range of [{ends[0]}, {ends[1]}] is not finite")
     low, high = promote((low, high))
+    if None in ends and low.dtype.kind == "f":
+        finite = ew.and_(ew.isfinite(low), ew.isfinite(high))
+        low = checked(low, finite, located(ValueError("a range that is not finite")))
     if None not in ends and ends[0] != ends[1]:
         return low, high
     half = ew.mul(convert(ew.eq(low, high), FLOAT64), np.float64(0.5))
@@ -184,6 +190,8 @@ def histogramdd(
     """Counts of points in boxes; `sample` has points as rows, or is a list of coordinates."""
     columns = _columns(sample)
     dim = len(columns)
+    if not dim:
+        raise ArgumentError("histogramdd takes points with one coordinate or more")
     each = _for_each(bins, dim)
     ranges = [None] * dim if range is None else list(range)
     if len(ranges) != dim:
@@ -235,6 +243,7 @@ def _for_each(bins: Any, dim: int) -> Sequence[ArrayLike]:
 
 
 def _edges_of(x: Value, bins: ArrayLike | str, range: tuple[float, float] | None, i: int) -> Value:
+    only_real("histogramdd", x)
     if shape_of(as_array(bins)):
         edges = as_array(bins)
         value = concrete(edges)
@@ -242,7 +251,8 @@ def _edges_of(x: Value, bins: ArrayLike | str, range: tuple[float, float] | None
             raise ArgumentError(f"`bins[{i}]` must be monotonically increasing, when an array")
         return edges
     low, high = _limits(x, range)
-    return linspace(low, high, known_array(bins, "histogramdd").item() + 1)
+    kind = x.dtype if range is None and x.dtype.kind == "f" else None
+    return linspace(low, high, known_array(bins, "histogramdd").item() + 1, dtype=kind)
 
 
 @implements("histogram2d")

@@ -60,6 +60,8 @@ def _without_leading_zeros(x: Value) -> Value:
 def polyval(p: ArrayLike, x: ArrayLike) -> Value:
     """A polynomial by Horner's rule, highest power first."""
     coefficients = as_array(p)
+    if not coefficients.shape:
+        raise ShapeError("polyval takes coefficients along one axis, not a number.")
     x = as_operand(x)
     result: Value = np.zeros_like(x) if isinstance(x, Tracer) else np.zeros_like(np.asarray(x))[()]
     for i in range(coefficients.shape[0]):

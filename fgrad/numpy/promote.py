@@ -132,7 +132,9 @@ def key_of(x: Any) -> Key:
     if isinstance(x, Tracer):
         return WEAK_KEYS[x.dtype.kind] if x.weak else x.dtype
     weak = PYTHON_KEYS.get(type(x))
-    return x.dtype if weak is None else weak
+    if weak is not None:
+        return weak
+    return (as_operand(x) if isinstance(x, (list, tuple)) else x).dtype
 
 
 def shape_of(x: Any) -> Shape:

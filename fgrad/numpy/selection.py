@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgrad.errors import ArgumentError, ShapeError, TracedIndexError
+from fgrad.errors import ArgumentError, BoundsError, ShapeError, TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
 from fgrad.numpy.bounds import bounds_error, known_indices, traced_indices
@@ -93,6 +93,8 @@ def select(
 def choose(a: ArrayLike, choices: Value, out: Array | None = None, mode: str = "raise") -> Value:
     """For each element the choice whose number it is."""
     refuse_out("choose", out)
+    if not len(choices):
+        raise ArgumentError("choose needs one choice or more")
     options = promote_choices(list(choices))
     which = _moded(as_array(a), len(options), mode, 0)
     shape = broadcast_shapes(shape_of(which), *[shape_of(v) for v in options])
@@ -198,6 +200,8 @@ def take_along_axis(arr: ArrayLike, indices: ArrayLike, axis: int = -1) -> Value
     axis = normalize_axis(axis, len(x.shape))
     if len(which.shape) != len(x.shape):
         raise ArgumentError("`indices` and `arr` must have the same number of dimensions")
+    if which.dtype.kind not in "iu":
+        raise BoundsError("`indices` must be an integer array")
     which = _moded(which, x.shape[axis], "raise", axis)
     return ix.gather(x, _along(x, which, axis), tuple(range(len(x.shape))))
 

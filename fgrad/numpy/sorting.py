@@ -8,7 +8,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, DtypeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.dispatch import implements
 from fgrad.numpy.promote import (
@@ -36,7 +36,10 @@ def _on_axis(a: ArrayLike, axis: SupportsIndex | None) -> tuple[Value, int]:
 
 def _check_kth(kth: int | Sequence[int], length: int) -> None:
     """Places of a partition must exist."""
-    for k in np.atleast_1d(kth).tolist():
+    places = np.atleast_1d(kth)
+    if places.dtype.kind not in "iu":
+        raise DtypeError("Partition index must be integer")
+    for k in places.tolist():
         if length and not -length <= k < length:
             raise ArgumentError(f"kth(={k}) out of bounds ({length})")
 
@@ -118,6 +121,8 @@ def sort_complex(a: ArrayLike) -> Value:
 def lexsort(keys: Sequence[ArrayLike], axis: int = -1) -> Value:
     """The indices that sort by several keys, the last one first."""
     xs = [as_array(k) for k in keys]
+    if not xs:
+        raise ArgumentError("need sequence of keys with len > 0 in lexsort")
     axis = normalize_axis(axis, len(xs[0].shape))
     number = sh.iota(xs[0].shape, INT64, axis)
     return so.sort((*reversed(xs), number), axis, num_keys=len(xs))[-1]

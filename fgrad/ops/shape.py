@@ -36,6 +36,8 @@ _READ_ONLY = frozenset({np.float64, np.float32})  # numbers whose memory is a bu
 def _(x: Aval, *, shape: Ints, dims: Ints) -> Aval:
     if tuple(shape[d] for d in dims) != x.shape or list(dims) != sorted(set(dims)):
         raise ShapeError(f"broadcast: shape {x.shape} does not fit axes {dims} of {shape}.")
+    if any([type(n) is int and n < 0 for n in shape]):
+        raise ShapeError("negative dimensions are not allowed")
     return Aval(shape, x.dtype)
 
 
