@@ -28,9 +28,11 @@ from fgrad.numpy.promote import (
 from fgrad.numpy.ufuncs import define
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
+from fgrad.ops.checked import in_range, located
 from fgrad.ops.control import while_loop
 from fgrad.ops.reduce import reduce_any, reduce_sum
 from fgrad.trace import Tracer, Value, concrete, trace
+from fgrad.tracing.checks import checks
 from fgrad.transforms.control import vmap as control_vmap  # noqa: F401 - the batching rule of loops
 from fgrad.typing import ArrayLike
 
@@ -230,19 +232,22 @@ def _integers(a: ArrayLike) -> Value:
     return convert(x, INT64)
 
 
-def _check(x: Value, length: int) -> None:
-    """Known numbers must lie in range; unknown ones are taken as they come."""
-    value = concrete(x)
-    if value is not None and np.any((value < 0) | (value >= length)):
-        raise BoundsError(f"an index is out of bounds for array with size {length}")
+def _inside(x: Value, length: int) -> Value:
+    """Numbers that lie in range: an error now, or when the program runs."""
+    value, what = concrete(x), f"an index is out of bounds for array with size {length}"
+    if value is None:
+        x = convert(x, INT64)
+        return in_range(x, 0, length - 1, located(ValueError(what))) if checks() else x
+    if np.any((value < 0) | (value >= length)):
+        raise BoundsError(what)
+    return x
 
 
 @implements("unravel_index")
 def unravel_index(indices: ArrayLike, shape: Sequence[int], order: str = "C") -> tuple[Value, ...]:
     """The coordinates of numbered places."""
     lengths = known_ints(shape)
-    flat = _integers(indices)
-    _check(flat, math.prod(lengths))
+    flat = _inside(_integers(indices), math.prod(lengths))
     return tuple(
         [
             ew.remainder(ew.floor_divide(flat, np.int64(max(step, 1))), np.int64(max(n, 1)))
@@ -264,7 +269,7 @@ def ravel_multi_index(
     total: Value = INT64.type(0)
     for x, n, step, how in zip(parts, lengths, _strides(lengths, order), modes, strict=True):
         if how == "raise":
-            _check(x, n)
+            x = _inside(x, n)
         elif how == "wrap":
             x = ew.remainder(x, np.int64(n))
         elif how == "clip":
