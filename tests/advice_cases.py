@@ -171,7 +171,9 @@ def _stepped(x: Any) -> Any:
     return lax.while_loop(lambda v: v < 4.0, lambda v: v * 2.0, x)
 
 
+_CALLBACK = Mended(lambda: fgrad.jit(lambda x: fgrad.pure_callback(np.cumsum, x, x))(X), [1, 3, 6])
 _NUMBER_UNDER_JIT = {
+    "fgrad.pure_callback(f, x, x)": _CALLBACK,
     "x  ": Mended(lambda: fgrad.jit(lambda x: x[0])(X), 1.0),
     "fgrad.debug.print": Mended(
         lambda: fgrad.jit(lambda x: (fgrad.debug.print("{:.3f}", x[0]), x[0])[1])(X), 1.0
@@ -209,6 +211,7 @@ _INTEGER_UNDER_JIT = {
     ),
 }
 _ARRAY = {
+    "fgrad.pure_callback(f, x, x)": _CALLBACK,
     "x                       ": Mended(lambda: fgrad.grad(lambda x: np.sum(x * 2))(X), [2, 2, 2]),
     "x.astype(np.int64)": Mended(lambda: fgrad.jit(lambda x: x.astype(np.int64))(2.5), 2),
     "np.stack([x, y])": Mended(lambda: fgrad.grad(lambda x: np.stack([x, x * 2]).sum())(2.0), 3.0),
