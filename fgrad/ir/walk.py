@@ -86,6 +86,11 @@ def _meets(program: Program) -> bool:
     return program.derived("meets", lambda: any([communicates(eqn) for eqn in program.eqns]))
 
 
+def is_cotangent(eqn: Eqn) -> bool:
+    """Whether a pullback has made an equation: the order of its sums is no user's."""
+    return "vjp" in eqn.via
+
+
 def is_ordered(eqn: Eqn) -> bool:
     """Whether an equation stays, in its place among others such, whoever reads it: it has an
     effect, or ranks meet in it, all of which must come to it."""

@@ -41,7 +41,7 @@ from fgrad.ops import diagonals as dg
 from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
-from fgrad.ops.checked import checked, located
+from fgrad.ops.checked import ensured
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import Tracer, Value, concrete, known_value
 from fgrad.tracing.assign import copied_like, keep_memory, laid_out
@@ -263,13 +263,9 @@ def geomspace(
 ) -> Value:
     """Numbers with a constant ratio."""
     first, last = as_array(start), as_array(stop)
-    known_ends = [x for x in (concrete(first), concrete(last)) if x is not None]
-    zero = "Geometric sequence cannot include zero"
-    if any([np.any(x == 0) for x in known_ends]):
-        raise ArgumentError(zero)
     work = result_type(start, stop, float(num), np.zeros((), dtype))
     first, last = [
-        checked(x, ew.ne(x, ew.lit(x, 0)), located(ValueError(zero))) if concrete(x) is None else x
+        ensured(x, ew.ne(x, ew.lit(x, 0)), "Geometric sequence cannot include zero")
         for x in (convert(first, work), convert(last, work))
     ]
     sign, n = np.sign(first), operator.index(num)

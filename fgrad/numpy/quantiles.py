@@ -38,7 +38,7 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import sort as so
-from fgrad.ops.checked import checked, located
+from fgrad.ops.checked import ensured
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.typing import Array, ArrayLike, Axis
 
@@ -235,15 +235,9 @@ def _checked_q(q: Value, percent: float, x: Value) -> Value:
         value = np.divide(value, x.dtype.type(100) if x.dtype.kind == "f" else 100)
     if len(shape_of(value)) > 2:
         raise ArgumentError("q must be a scalar or 1d")
-    known = concrete(value)
     what = "Percentiles must be in the range [0, 100]"
     what = what if percent != 1 else "Quantiles must be in the range [0, 1]"
-    if known is None:
-        inside = np.logical_and(np.greater_equal(value, 0), np.less_equal(value, 1))
-        return checked(value, inside, located(ValueError(what)))
-    if not np.all((known >= 0) & (known <= 1)):
-        raise ArgumentError(what)
-    return value
+    return ensured(value, np.logical_and(value >= 0, value <= 1), what)
 
 
 def _quantiles(

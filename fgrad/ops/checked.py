@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.frames import add_note
-from fgrad.errors import BoundsError
+from fgrad.errors import ArgumentError, BoundsError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
@@ -212,6 +212,16 @@ def checked(x: Operand, passed: Operand, error: str) -> Value:
     if np.shape(passed) != np.shape(x):
         passed = bind(BROADCAST, passed, shape=np.shape(x), dims=())
     return bind(checked_p, x, passed, error=error)
+
+
+def ensured(x: Value, passed: Value, what: str) -> Value:
+    """`x`; a ValueError if a truth value is false: now, or when the program runs."""
+    known = concrete(passed)
+    if known is None:
+        return checked(x, passed, located(ValueError(what)))
+    if not np.all(known):
+        raise ArgumentError(what)
+    return x
 
 
 def in_range(n: Any, low: int | None, high: int | None, error: str) -> Value:

@@ -91,6 +91,24 @@ def indices(body: Body) -> Iterator[Affine]:
             yield s.index
 
 
+def has_sums(body: Body) -> bool:
+    """Whether a body adds to memory in any order."""
+    return any([isinstance(s, Store) and s.mode == "sum" for s in walk(body)])
+
+
+def added_in_order(body: Body, vector: bool = False) -> Body:
+    """The body with additions one by one outside of vector loops whose lanes are in any order."""
+    found: list[Statement] = []
+    for s in body:
+        if isinstance(s, Loop):
+            inside = vector or (s.lanes > 1 and s.kind == "reduce")
+            s = s._replace(body=added_in_order(s.body, inside))
+        elif isinstance(s, Store) and s.mode == "sum" and not vector:
+            s = s._replace(mode="add")
+        found.append(s)
+    return tuple(found)
+
+
 def stride_of(index: Affine, axis: str) -> int:
     """The stride of `axis` in an affine map, 0 if absent."""
     for name, stride in index.terms:

@@ -39,7 +39,15 @@ from fgrad.compile.kernel.ir import (
     Update,
 )
 from fgrad.compile.kernel.machine import LATENCY_CYCLES, VECTOR_BYTES, WHILE_TURNS
-from fgrad.compile.kernel.rewrite import Body, map_indices, stride_of, substitute, walk
+from fgrad.compile.kernel.rewrite import (
+    Body,
+    added_in_order,
+    has_sums,
+    map_indices,
+    stride_of,
+    substitute,
+    walk,
+)
 from fgrad.compile.kernel.unread import used_by
 from fgrad.compile.loops.places import Access, Form, Places, are_apart
 
@@ -57,20 +65,7 @@ def independent_steps(kernel: Kernel) -> Kernel:
     body = kernel.body
     if any([isinstance(s, Loop) and s.kind == "serial" for s in walk(body)]):
         body = _Steps(kernel).body(body, ())
-    return kernel._replace(body=_added_in_order(body))
-
-
-def _added_in_order(body: Body, vector: bool = False) -> Body:
-    """The body with additions one by one outside of loops whose lanes are in any order."""
-    found: list[Statement] = []
-    for s in body:
-        if isinstance(s, Loop):
-            inside = vector or (s.lanes > 1 and s.kind == "reduce")
-            s = s._replace(body=_added_in_order(s.body, inside))
-        elif isinstance(s, Store) and s.mode == "sum" and not vector:
-            s = s._replace(mode="add")
-        found.append(s)
-    return tuple(found)
+    return kernel._replace(body=added_in_order(body))
 
 
 class _Steps:
@@ -100,7 +95,7 @@ class _Steps:
         if nested:
             inner = loop._replace(body=self.body(loop.body, (*around, loop)))
             made = tuple([s for s in walk(inner.body) if isinstance(s, Loop) and s.lanes > 1])
-            if made and not _has_sums(made):
+            if made and not has_sums(made):
                 return inner
         in_order = all([s.kind in ("serial", "while") and s.lanes < 2 for s in (*around, loop)])
         lanes = self.lanes(loop.body)
@@ -169,10 +164,6 @@ class _Steps:
                 if along or not moved.isdisjoint([id for id, _ in s.scatter]):
                     sums.discard(s.buffer)
         return sums
-
-
-def _has_sums(body: Body) -> bool:
-    return any([isinstance(s, Store) and s.mode == "sum" for s in walk(body)])
 
 
 def _walks(s: Access, axis: str) -> bool:

@@ -27,6 +27,7 @@ from fgrad.compile.loops.writer import (
 from fgrad.compile.lower.rules import UINT64, accumulator
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Var
+from fgrad.ir.walk import is_cotangent
 
 MOST_CHOICES = 16  # elements of an array in registers that a computed index may choose from
 
@@ -253,8 +254,7 @@ def scatter(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     elif not is_long(w, target):
         given = w.memory(given, w.shape(updates), dtype)  # it may be read much later
     update = Update(axes, mode, tuple(found), inside, given)
-    if mode == "add" and "vjp" in eqn.via and dtype != BOOL and is_mutable(target):
-        # The order in which cotangents are added up is nobody's but ours.
+    if mode == "add" and is_cotangent(eqn) and dtype != BOOL and is_mutable(target):
         return [w.apply(target, update._replace(mode="sum"))]  # type: ignore[arg-type]
     return [_updated(w, target, shape, dtype, update)]
 

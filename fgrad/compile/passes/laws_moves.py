@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fgrad.compile.passes.rewriter import Rewriter, lit, number_of
+from fgrad.compile.passes.rewriter import Rewriter, known_starts, lit
 from fgrad.ir.program import Atom, Eqn
 from fgrad.ops import primitives as prims
 
@@ -127,14 +127,10 @@ def undo_convert(r: Rewriter, e: Eqn) -> Atom | None:
 def static_slice(r: Rewriter, e: Eqn) -> Atom | None:
     """dynamic_slice(x, known starts) -> slice(x)"""
     x, *starts = e.inputs
-    numbers = [number_of(s) for s in starts]
-    if any(n is None for n in numbers):
-        return None
     sizes = e.params["sizes"]
-    first = [
-        min(max(n, 0), length - size)
-        for n, length, size in zip(numbers, x.aval.shape, sizes, strict=True)
-    ]
+    first = known_starts(starts, x.aval.shape, sizes)
+    if first is None:
+        return None
     stop = tuple([a + size for a, size in zip(first, sizes, strict=True)])
     return r.make(prims.slice, x, start=tuple(first), stop=stop, step=(1,) * len(first))
 

@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.passes.rewriter import Rewriter, lit, number_of
+from fgrad.compile.passes.rewriter import Rewriter, known_starts, lit
 from fgrad.compile.passes.simplify import EXACT_LAWS
 from fgrad.ir.aval import INT64
 from fgrad.ir.program import Atom, Eqn, Program, Var
-from fgrad.ir.walk import resolve_operands
+from fgrad.ir.walk import is_cotangent
 from fgrad.ops import primitives as prims
 
 MOST_PARTS = 4  # updates of which a part is read, by one read
@@ -67,44 +67,35 @@ def read_updates(program: Program) -> Program:
     if not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
         return program
     program = _added_in_place(program)
-    updates = {
-        eqn.outputs[0]: _Update(eqn, begins)
-        for eqn in program.eqns
-        if eqn.prim is prims.dynamic_update and (begins := _begins(eqn)) is not None
-    }
+    updates: dict[Var, _Update] = {}
+    for eqn in program.eqns:
+        if eqn.prim is prims.dynamic_update:
+            x, value, *starts = eqn.inputs
+            begins = known_starts(starts, x.aval.shape, value.aval.shape)
+            if begins is not None:
+                updates[eqn.outputs[0]] = _Update(eqn, begins)
     ways = _ways(program, updates)
     if not ways:
         return program
     r = Rewriter(EXACT_LAWS)
-    for eqn in program.eqns:
-        r.like = eqn
-        way = ways.get(eqn.outputs[0]) if not eqn.prim.multiple else None
-        new = None if way is None else _read(r, eqn, way)
-        if new is None:
-            r.append(resolve_operands(eqn, r.env))
-        else:
-            r.env[eqn.outputs[0]] = new
-    outputs = tuple([r.resolved(a) for a in program.outputs])
-    return program.replace(eqns=tuple(r.eqns), outputs=outputs, made_by="read_updates")
+
+    def read(eqn: Eqn) -> Atom | None:
+        way = ways.get(eqn.outputs[0])
+        return None if way is None else _read(r, eqn, way)
+
+    return r.walk(program, read, "read_updates")
 
 
 def _added_in_place(program: Program) -> Program:
     """The program in which padded cotangents are added to their own region alone."""
     r = Rewriter(EXACT_LAWS)
-    for eqn in program.eqns:
-        r.like = eqn
-        given = resolve_operands(eqn, r.env)
-        new = _added(r, given) if eqn.prim is prims.add and "vjp" in eqn.via else None
-        if new is None:
-            r.append(given)
-        else:
-            r.env[eqn.outputs[0]] = new
-    outputs = tuple([r.resolved(a) for a in program.outputs])
-    return program.replace(eqns=tuple(r.eqns), outputs=outputs, made_by="read_updates")
+    return r.walk(program, lambda eqn: _added(r, eqn), "read_updates")
 
 
 def _added(r: Rewriter, e: Eqn) -> Atom | None:
     """A sum of an updated and a padded array as an update: bits stay, but those of -0.0 + 0.0."""
+    if e.prim is not prims.add or not is_cotangent(e):
+        return None
     for x, other in (e.inputs, e.inputs[::-1]):
         pad = r.source(other, prims.pad)
         if pad is None or r.source(x, prims.dynamic_update) is None:
@@ -142,16 +133,6 @@ def _ways(program: Program, updates: Mapping[Var, _Update]) -> dict[Var, _Way]:
         if var in needed and isinstance(before, Var):
             needed.add(before)
     return {out: way for out, way in found.items() if way.first not in needed}
-
-
-def _begins(update: Eqn) -> list[int] | None:
-    """Where an update begins along each axis, if that is known."""
-    x, new, *starts = update.inputs
-    numbers = [number_of(s) for s in starts]
-    if any(n is None for n in numbers):
-        return None
-    sizes = zip(numbers, x.aval.shape, new.aval.shape, strict=True)
-    return [min(max(n, 0), length - size) for n, length, size in sizes]
 
 
 def _region(read: Eqn) -> Region:

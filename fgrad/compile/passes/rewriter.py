@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,19 +46,26 @@ class Rewriter:
         self.like: Eqn | None = None
 
     def run(self, program: Program) -> Program:
-        before = sum(APPLIED.values())
+        """The program with the laws applied."""
+        return self.walk(program, self.rewritten, "simplify")
+
+    def walk(self, program: Program, change: Callable[[Eqn], Atom | None], by: str) -> Program:
+        """The program with what equations become by a change, which gives None for those that stay.
+
+        The same program if all stay.
+        """
         for eqn in program.eqns:
             self.like = eqn
             eqn = resolve_operands(eqn, self.env)
-            new = None if eqn.prim.multiple else self.rewritten(eqn)
+            new = None if eqn.prim.multiple else change(eqn)
             if new is None:
                 self.append(eqn)
             else:
                 self.env[eqn.outputs[0]] = new
-        if sum(APPLIED.values()) == before:
+        if not self.env:
             return program
-        outputs = tuple([resolve_atom(a, self.env) for a in program.outputs])
-        return program.replace(eqns=tuple(self.eqns), outputs=outputs, made_by="simplify")
+        outputs = tuple([self.resolved(a) for a in program.outputs])
+        return program.replace(eqns=tuple(self.eqns), outputs=outputs, made_by=by)
 
     def reads(self, eqn: Eqn, prim: Primitive) -> bool:
         """Whether an operand comes from an equation of a primitive."""
@@ -110,6 +117,18 @@ class Rewriter:
 def number_of(atom: Atom) -> Any:
     """The Python number of a literal, or None."""
     return atom.value.item() if type(atom) is Lit else None
+
+
+def known_starts(
+    starts: Sequence[Atom], shape: Sequence[int], sizes: Sequence[int]
+) -> list[int] | None:
+    """Where a block of some sizes begins in an array, clamped so that it lies inside; None if that
+    is not known."""
+    numbers = [number_of(s) for s in starts]
+    if any(n is None for n in numbers):
+        return None
+    found = zip(numbers, shape, sizes, strict=True)
+    return [min(max(n, 0), length - size) for n, length, size in found]
 
 
 def lit(value: object, dtype: np.dtype) -> Lit:

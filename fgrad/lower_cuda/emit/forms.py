@@ -30,6 +30,8 @@ from fgrad.compile.kernel.ir import (
 )
 from fgrad.compile.kernel.rewrite import (
     Body,
+    added_in_order,
+    has_sums,
     indices,
     map_indices,
     part_of,
@@ -148,24 +150,21 @@ def _merge(loops: list[Loop], body: Body) -> tuple[list[Loop], Body]:
     return loops, body
 
 
-def _one_by_one(body: Body) -> Body:
+def _in_order(body: Body) -> Body:
     """The body in which a loop whose steps add to one element in any order runs in order: its lanes
     are threads here, which would meet there."""
-    out: list[Statement] = []
-    for s in body:
-        if isinstance(s, Loop):
-            sums = [x for x in walk(s.body) if isinstance(x, Store) and x.mode == "sum"]
-            s = s._replace(body=_one_by_one(s.body))
-            s = s._replace(kind="serial", lanes=0, unroll=1) if sums else s
-        elif isinstance(s, Store) and s.mode == "sum":
-            s = s._replace(mode="add")
-        out.append(s)
-    return tuple(out)
+    found = [
+        s._replace(kind="serial", lanes=0, unroll=1, body=_in_order(s.body))
+        if isinstance(s, Loop) and has_sums(s.body)
+        else s
+        for s in body
+    ]
+    return added_in_order(tuple(found))
 
 
 def pieces(kernel: Kernel) -> tuple[Piece, ...]:
     """The launches of a kernel: one for each loop at its top, if these need not be together."""
-    kernel = kernel._replace(body=_one_by_one(kernel.body))
+    kernel = kernel._replace(body=_in_order(kernel.body))
     bodies = bodies_apart(kernel)
     if not bodies:
         return (Piece(kernel, (), (), kernel.body),)

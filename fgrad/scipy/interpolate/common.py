@@ -189,6 +189,11 @@ class Pieces(Integrable):
     x: Value
     axis: int
 
+    def _fit(self, name: str) -> None:
+        """Raise unless there are coefficients for each interval."""
+        if len(self.c.shape) < 2 or not self.c.size or self.c.shape[1] != self.x.shape[0] - 1:
+            raise unfit(name, f"c of shape {self.c.shape}", "c of shape (k, len(x) - 1, ...)")
+
     def _in_intervals(self, k: Value, places: Value) -> Value:
         """The values at places that lie in the intervals k."""
         raise NotImplementedError

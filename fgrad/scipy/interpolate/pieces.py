@@ -61,8 +61,7 @@ class BPoly(Pieces):
         self.c = (
             moveaxis(coefficients, (self.axis, self.axis + 1), (0, 1)) if axis else coefficients
         )
-        if len(self.c.shape) < 2 or not self.c.size or self.c.shape[1] != self.x.shape[0] - 1:
-            raise unfit("BPoly", f"c of shape {self.c.shape}", "c of shape (k, len(x) - 1, ...)")
+        self._fit("BPoly")
 
     @classmethod
     def construct_fast(

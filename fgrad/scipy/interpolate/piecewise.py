@@ -58,8 +58,7 @@ class PPoly(Pieces):
         axis = axis % max(len(values.shape) - 1, 1)
         values = moveaxis(values, (axis, axis + 1), (0, 1)) if axis else values
         self._set(values, real_places(x), True if extrapolate is None else extrapolate, axis)
-        if len(self.c.shape) < 2 or not self.c.size or self.c.shape[1] != self.x.shape[0] - 1:
-            raise unfit("PPoly", f"c of shape {self.c.shape}", "c of shape (k, len(x) - 1, ...)")
+        self._fit("PPoly")
 
     def _set(self, c: Value, x: Value, extrapolate: bool | str, axis: int) -> None:
         self.c, self.x, self.extrapolate, self.axis = c, x, extrapolate, axis
