@@ -81,6 +81,9 @@ class _Fuser:
         self.siblings: dict[tuple[int, tuple[int, ...], Var], Nest] = {}
         self.products: set[Var] = set()  # what gets a nest for itself and a few cheap readers
         self.library: set[Var] = set()  # first results of library steps
+        # Whether a variable is read once, at another place, by the arguments of `_next_reader`: a
+        # chain is walked once.  What is kept after a variable does not change once it is asked for.
+        self.elsewhere: dict[tuple[Var, bool, bool], bool] = {}
         self.last_effect = 0  # the stage of the last equation with an effect
         self._keep_library_operands()
 
@@ -247,29 +250,35 @@ class _Fuser:
     def _read_once_elsewhere(self, out: Var, deep: bool) -> bool:
         """Whether each element has one reader at most, which reads it at another place, or, if
         `deep`, which is computed from it and so read itself."""
-        var, moved = out, False
-        while True:
-            readers = self.p.readers.get(var, ())
-            if len(readers) != 1:
-                return False
-            (reader,) = readers
-            prim = reader.prim
-            if sum([a is var for a in reader.inputs]) != 1:
-                return False
-            if prim in NESTS:
-                return prim not in (prims.argmax, prims.argmin)
-            if prim in REDUCTIONS:
-                return not is_trailing(reader)
-            if not shrinks(prim):
-                fused = prim.contracts or prim in MOVES or is_library(reader)
-                if moved or fused or not deep or reader.outputs[0] in self.p.kept:
-                    return moved and not fused
-                var = reader.outputs[0]
-                continue
-            moved = moved or prim is not prims.reshape
-            if reader.outputs[0] in self.p.kept:
-                return moved
-            var = reader.outputs[0]
+        state, passed = (out, False, deep), list[tuple[Var, bool, bool]]()
+        found = self.elsewhere.get(state)
+        while found is None:
+            passed.append(state)
+            step = self._next_reader(*state)
+            state = state if isinstance(step, bool) else (*step, deep)
+            found = step if isinstance(step, bool) else self.elsewhere.get(state)
+        self.elsewhere.update(dict.fromkeys(passed, found))
+        return found
+
+    def _next_reader(self, var: Var, moved: bool, deep: bool) -> bool | tuple[Var, bool]:
+        """The answer of `_read_once_elsewhere`, or the result of the reader and whether that was
+        read at another place."""
+        readers = self.p.readers.get(var, ())
+        if len(readers) != 1 or readers[0].inputs.count(var) != 1:
+            return False
+        (reader,) = readers
+        prim, out = reader.prim, reader.outputs[0]
+        if prim in NESTS:
+            return prim not in (prims.argmax, prims.argmin)
+        if prim in REDUCTIONS:
+            return not is_trailing(reader)
+        if not shrinks(prim):
+            fused = prim.contracts or prim in MOVES or is_library(reader)
+            if moved or fused or not deep or out in self.p.kept:
+                return moved and not fused
+            return out, moved
+        moved = moved or prim is not prims.reshape
+        return moved if out in self.p.kept else (out, moved)
 
     def _reduction(self, k: int, eqn: Eqn) -> None:
         x, (out,) = eqn.inputs[0], eqn.outputs
