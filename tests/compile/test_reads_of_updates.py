@@ -12,6 +12,7 @@ from pass_cases import assert_becomes, body
 import fgrad
 from fgrad import numpy as fnp
 from fgrad.compile.passes.read_updates import read_updates
+from fgrad.compile.passes.simplify import simplify
 
 SHAPES = ((7,), (5, 6), (3, 4, 5))
 
@@ -112,3 +113,48 @@ def test_an_array_that_is_wanted_is_read_as_it_is() -> None:
     read = "f: f64[2] = slice[start=(3,) stop=(5,) step=(1,)] e"
     text = body("a: f64[9], b: f64[2], c: f64[3]", "f64[9], f64[2]", *CHAIN, read, "e f")
     assert_becomes(read_updates, text, text)
+
+
+def _reads(seed: int) -> Any:
+    """A function of a matrix that reads many of its regions, with steps of its own between."""
+    rng = np.random.default_rng(seed)
+    regions = []
+    for _ in range(30):
+        first = rng.integers(0, 60, 2)
+        last = [int(rng.integers(a, min(a + 40, 60) + 1)) for a in first]
+        regions.append((slice(int(first[0]), last[0]), slice(int(first[1]), last[1])))
+
+    def program(x: Any) -> Any:
+        total = 0.0
+        for k, region in enumerate(regions):
+            if seed % 3 and k == 15:
+                x = x * np.cos(x)
+            total = total + np.sum(np.sin(x[region]) * abs(x.T[region])) / (k + 1)
+        return total
+
+    return program
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@pytest.mark.parametrize("seed", range(4))
+def test_cotangents_of_many_regions_are_added_region_by_region(seed: int, dtype: str) -> None:
+    program = _reads(seed)
+    x = np.random.default_rng(seed).normal(size=(60, 60)).astype(dtype)
+    loss = (lambda x: program(x).real) if dtype == "complex128" else program
+    expected = fgrad.grad(loss)(x)
+    tolerance = 2e-4 if dtype == "float32" else 1e-11
+    for found in (fgrad.jit(fgrad.grad(loss))(x), fgrad.vmap(fgrad.jit(fgrad.grad(loss)))(x[None])):
+        np.testing.assert_allclose(found.reshape(x.shape), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("count", [15, 17])
+def test_a_long_sum_of_padded_arrays_is_a_chain_of_updates(count: int) -> None:
+    """Only from a number of them on."""
+
+    def loss(x: Any) -> Any:
+        return sum([np.sum(np.sin(x[k:, k + 1 :])) for k in range(count)])
+
+    x = np.linspace(0.0, 1.0, 1600).reshape(40, 40)
+    program = fgrad.jit(fgrad.grad(loss)).lower(x).program
+    updates = [e for e in read_updates(simplify(program)).eqns if e.prim.name == "dynamic_update"]
+    assert len(updates) == (count - 1 if count == 17 else 0)

@@ -11,21 +11,27 @@ written cannot write in place.  Cotangents of such arrays are zero where these w
 added to where they were read:
 
     dynamic_update(x, u, 2) + pad(v)    becomes     an update of a region by what it is and v
+
+So do sums of many padded arrays: one kernel would ask of each element which of them it is in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.kernel.machine import L2_BYTES
 from fgrad.compile.passes.rewriter import Rewriter, known_starts, lit
 from fgrad.compile.passes.simplify import EXACT_LAWS
-from fgrad.ir.aval import INT64
+from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ir.walk import is_cotangent
 from fgrad.ops import primitives as prims
 
+LEAST_PADS = 16  # of a sum that is added up region by region
+UPDATE_COST = 500  # of an update, in elements of padded arrays that one kernel adds
 MOST_PARTS = 4  # updates of which a part is read, by one read
 MOST_UPDATES = 2000  # that a read looks at
 
@@ -64,9 +70,10 @@ class _Way(NamedTuple):
 
 def read_updates(program: Program) -> Program:
     """The program whose reads of updated arrays are reads of updates, where that is known."""
-    if not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
+    starts = _long_sums(program)
+    if not starts and not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
         return program
-    program = _added_in_place(program)
+    program = _added_in_place(program, starts)
     updates: dict[Var, _Update] = {}
     for eqn in program.eqns:
         if eqn.prim is prims.dynamic_update:
@@ -86,23 +93,69 @@ def read_updates(program: Program) -> Program:
     return r.walk(program, read, "read_updates")
 
 
-def _added_in_place(program: Program) -> Program:
+def _added_in_place(program: Program, starts: Container[Var]) -> Program:
     """The program in which padded cotangents are added to their own region alone."""
     r = Rewriter(EXACT_LAWS)
-    return r.walk(program, lambda eqn: _added(r, eqn), "read_updates")
+    return r.walk(program, lambda eqn: _added(r, eqn, starts), "read_updates")
 
 
-def _added(r: Rewriter, e: Eqn) -> Atom | None:
+class _Sum(NamedTuple):
+    """A sum of padded arrays, one after the other: its first addition, and what is added."""
+
+    start: Var
+    pads: int
+    elements: int
+
+
+def _long_sums(program: Program) -> set[Var]:
+    """The first additions of sums that take less time region by region."""
+    pads = {e.outputs[0]: e.inputs[0].aval.size for e in program.eqns if _is_plain_pad(e)}
+    if len(pads) < LEAST_PADS:
+        return set()
+    uses = Counter([a for e in program.eqns for a in e.inputs if isinstance(a, Var)])
+    sums: dict[Var, _Sum] = {}
+    for eqn in program.eqns:
+        if eqn.prim is not prims.add or not is_cotangent(eqn):
+            continue
+        (out,) = eqn.outputs
+        for x, other in (eqn.inputs, eqn.inputs[::-1]):
+            if other not in pads or not isinstance(x, Var):
+                continue
+            before = sums.get(x) if uses[x] == 1 else None
+            if before is not None:
+                more = before.elements + pads[other]
+                sums[out] = _Sum(before.start, before.pads + 1, more)
+            elif x in pads:
+                sums[out] = _Sum(out, 2, pads[x] + pads[other])
+    longest = {found.start: found for found in sums.values()}
+    return {start for start, found in longest.items() if _is_long(start.aval, found)}
+
+
+def _is_plain_pad(e: Eqn) -> bool:
+    """Whether an equation puts zeros around an array."""
+    if e.prim is not prims.pad or any(e.params["interior"]) or e.params["value"]:
+        return False
+    return all([n >= 0 for n in e.params["low"] + e.params["high"]])
+
+
+def _is_long(aval: Aval, found: _Sum) -> bool:
+    """Whether updates of regions take less time than a kernel that asks of each element which of
+    the padded arrays it is in, if what is added to stays in the second cache."""
+    updates = found.elements + UPDATE_COST * found.pads
+    near = aval.size * aval.dtype.itemsize <= L2_BYTES
+    return found.pads >= LEAST_PADS and (1 if near else 4) * updates < found.pads * aval.size
+
+
+def _added(r: Rewriter, e: Eqn, starts: Container[Var]) -> Atom | None:
     """A sum of an updated and a padded array as an update: bits stay, but those of -0.0 + 0.0."""
     if e.prim is not prims.add or not is_cotangent(e):
         return None
+    to = (prims.dynamic_update, prims.pad) if e.outputs[0] in starts else (prims.dynamic_update,)
     for x, other in (e.inputs, e.inputs[::-1]):
         pad = r.source(other, prims.pad)
-        if pad is None or r.source(x, prims.dynamic_update) is None:
+        if pad is None or not _is_plain_pad(pad) or r.source(x, *to) is None:
             continue
-        low, high, u = pad.params["low"], pad.params["high"], pad.inputs[0]
-        if any(pad.params["interior"]) or any([n < 0 for n in low + high]) or pad.params["value"]:
-            continue
+        low, u = pad.params["low"], pad.inputs[0]
         stop = tuple([a + n for a, n in zip(low, u.aval.shape, strict=True)])
         old = r.make(prims.slice, x, start=low, stop=stop, step=(1,) * len(stop))
         total = r.make(prims.add, old, u)
