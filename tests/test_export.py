@@ -69,6 +69,11 @@ KINDS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], bool]] = {
     "solve": (np.linalg.solve, (_matrix(), np.ones(3)), True),
     "cholesky": (np.linalg.cholesky, (np.stack([_matrix()] * 2),), True),
     "a stack": (np.linalg.solve, (np.stack([_matrix()] * 9), np.ones((9, 3, 2))), True),
+    "factors of a stack": (
+        lambda a: tuple(np.linalg.qr(a)),
+        (np.stack([_matrix() + 1j] * 9),),
+        True,
+    ),
     "eigenvalues": (lambda a: np.linalg.eigh(a)[0], (_matrix(),), True),
     "matrix and vector": (lambda a, x: a @ x, (np.ones((300, 300)), np.ones(300)), True),
     "captured array": (lambda x: TABLE @ x, (np.ones(30),), True),

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.cpu import small_stacks
+from fgrad.compile.cpu import small_stacks, stack_qr
 from fgrad.compile.cpu.lapack import (
     MESSAGES,
     PREFIX,
@@ -33,6 +33,8 @@ from fgrad.compile.kernel.machine import LAPACK_CYCLES, LAPACK_CYCLES_OVER_N3
 from fgrad.ir.aval import FLOAT64
 from fgrad.ops.complex import real_dtype
 
+# LAPACK's time by that of a matrix in each lane.
+SPEED_UP = {"cholesky": 4, "triangular_solve": 4, "factor": 4, "lu_solve": 4, "qr": 10}
 # Where a routine returns the size of its workspace.
 WORK, PARTS, INTEGERS = "work", "parts", "integers"
 
@@ -146,6 +148,8 @@ def svdvals(dtype: np.dtype, m: int, n: int, batch: int) -> Native:
 
 def qr(dtype: np.dtype, m: int, n: int, batch: int, complete: bool) -> Native:
     """Orthonormal and triangular factors.  Buffers: a, q, r; range: [0, batch)."""
+    if small_stacks.in_lanes(dtype, max(m, n), batch):
+        return stack_qr.qr(dtype, m, n, complete)
     b = Body(dtype, batch > 1)
     k = min(m, n)
     columns = m if complete else k
@@ -231,18 +235,15 @@ def cycles(
         return 0.0
     size = max(n, m)
     each = LAPACK_CYCLES_OVER_N3.get(name, 0.5 * k / size) * size**3
-    together = name in IN_LANES and small_stacks.in_lanes(dtype, n, batch)
-    return batch * (each + LAPACK_CYCLES) / (small_stacks.SPEED_UP if together else 1)
+    together = SPEED_UP.get(name, 1) if small_stacks.in_lanes(dtype, size, batch) else 1
+    return batch * (each + LAPACK_CYCLES) / together
 
 
-IN_LANES: dict[str, Callable[..., Native]] = {
+LAPACK: dict[str, Callable[..., Native]] = {
     "cholesky": small_stacks.cholesky,
     "triangular_solve": small_stacks.triangular_solve,
     "factor": small_stacks.factor,
     "lu_solve": small_stacks.lu_solve,
-}
-LAPACK: dict[str, Callable[..., Native]] = {
-    **IN_LANES,
     "checked": checked,
     "in_range": in_range,
     "required": required,
