@@ -27,6 +27,7 @@ import numpy as np
 
 import fgrad
 from fgrad import lax
+from fgrad.aot.dynamic import LoadedSizes
 from fgrad.aot.files import HEAD, MAGIC
 from fgrad.aot.trees import made
 from fgrad.base.digest import digest
@@ -55,16 +56,23 @@ def bases(folder: str) -> list[bytes]:
         return np.sum(lax.scan(step, np.zeros(4), xs)[1])
 
     table = np.arange(40.0)
-    programs: list[tuple[Any, tuple[Any, ...]]] = [
-        (lambda x: np.sin(x) * 2.0 + np.sum(x), (np.ones(20),)),
-        (fgrad.value_and_grad(loss), (np.ones((4, 4)), np.ones((6, 4)))),
-        (lambda x, n: {"y": table[n] * x, "z": (x, 2.0)}, (np.ones(3), np.arange(3))),
-        (lambda x: lax.while_loop(lambda y: y[0] < 9.0, lambda y: y * 2.0, x), (np.ones(4),)),
-    ]
+
+    def swapped(x: Any) -> Any:
+        halves = x[: x.shape[0] // 2], x[x.shape[0] // 2 :]
+        return np.concatenate([halves[1], halves[0]]) / x.shape[0] ** 0.5, x[1:] - x[:-1]
+
+    programs: list[tuple[Any, tuple[Any, ...], Any]] = [
+        (lambda x: np.sin(x) * 2.0 + np.sum(x), (np.ones(20),), False),
+        (fgrad.value_and_grad(loss), (np.ones((4, 4)), np.ones((6, 4))), False),
+        (lambda x, n: {"y": table[n] * x, "z": (x, 2.0)}, (np.ones(3), np.arange(3)), False),
+        (lambda x: lax.while_loop(lambda y: y[0] < 9, lambda y: y * 2, x), (np.ones(4),), False),
+        (fgrad.value_and_grad(loss), (np.ones((4, 4)), np.ones((6, 4))), {"xs": 0}),
+        (swapped, (np.ones(7),), True),
+    ]  # fmt: skip
     found = []
-    for k, (f, args) in enumerate(programs):
+    for k, (f, args, dynamic) in enumerate(programs):
         path = os.path.join(folder, f"base{k}.fgx")
-        fgrad.export(f, *args, path=path)
+        fgrad.export(f, *args, path=path, dynamic=dynamic)
         with open(path, "rb") as file:
             found.append(file.read())
     return found
@@ -133,6 +141,37 @@ def _hostile(data: bytes, _files: list[bytes], rng: np.random.Generator) -> byte
         return sealed(json.dumps(head).encode(), body)
 
 
+def _sizes(data: bytes, files: list[bytes], rng: np.random.Generator) -> bytes:
+    """Numbers, guards and axes of sizes altered, exchanged, left out."""
+    sized = [file for file in files if "sizes" in parts(file)[0]]
+    head, body = parts(data if data in sized else sized[rng.integers(len(sized))])
+    for _ in range(rng.integers(1, 4)):
+        kind = ["axes", "numbers", "guards"][rng.integers(3)]
+        at: Any = head["sizes"][kind]
+        while at and isinstance(at[key := rng.integers(len(at))], list) and rng.random() < 0.8:
+            at = at[key]
+        if not at:
+            at.append(SIZES[rng.integers(len(SIZES))])
+        elif rng.random() < 0.2:
+            del at[key]
+        elif rng.random() < 0.2:
+            at.insert(key, at[rng.integers(len(at))])
+        else:
+            at[key] = SIZES[rng.integers(len(SIZES))]
+    return sealed(json.dumps(head).encode(), body)
+
+
+SIZES: list[Any] = [
+    0, 1, 2, 3, -1, 7, 1 << 62, 1 << 70, 0.5, 1e308, [0], [1], [-1], [1 << 62], [0.5], ["d"], "add",
+    "sub", "mul", "floordiv", "mod", "truediv", "pow", "neg", "int", "bits", "ones", "min", "max",
+    "chosen", "float", "sum", "le", "eq", "__import__", True, False, None, ["add", 0, 0],
+    ["mul", 0, 0], ["pow", 0, [60]], ["pow", 0, 0], ["floordiv", 0, [0]], ["sum", [1, 0], [-5]],
+    ["sub", [0], 0], ["min", 0, [3]], ["truediv", 0, [3]], ["eq", 0, [7], True],
+    ["lt", 0, 1, False],
+    [0, 0], [0, 1], [[0, 0]], [[1, 0], [0, 0]], {}, [[]],
+]  # fmt: skip
+
+
 def _deep(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
     """A head of many brackets."""
     _, body = parts(data)
@@ -149,9 +188,11 @@ def _text(data: bytes, _files: list[bytes], rng: np.random.Generator) -> bytes:
         k = rng.integers(len(lines))
         words = lines[k].split(" ")
         w = rng.integers(len(words))
-        change = rng.integers(6)
+        change = rng.integers(7)
         if change == 0:
             words[w] = WORDS[rng.integers(len(WORDS))]
+        elif change == 6:
+            words[w] = words[w].replace("{0}", "{1}").replace("{2}", "{0}").replace("{1}", "{3}")
         elif change == 1:
             words[w] = words[w].replace("[4", "[4000000000").replace("2", "-7").replace("0", "99")
         elif change == 2:
@@ -178,6 +219,7 @@ ALTER = {
     "raw flip": _flip, "raw truncate": _truncate, "raw version": _version, "raw length": _lengths,
     "sealed swap": _swapped, "sealed head": _hostile, "sealed brackets": _deep,
     "sealed text": _text, "sealed text again": _text, "sealed head again": _hostile,
+    "sealed sizes": _sizes, "sealed sizes again": _sizes,
 }  # fmt: skip
 KINDS = list(ALTER)
 
@@ -205,14 +247,17 @@ def _end(_signal: int, _frame: Any) -> NoReturn:
 
 
 def called(loaded: Any) -> str:
-    """What a call of an altered program comes to."""
+    """What calls of an altered program come to, also with other lengths where it takes these."""
     avals = [v.aval for v in loaded.program.inputs]
     if sum([a.size for a in avals]) > 1 << 20:
         return "loaded"
-    leaves = [np.ones(a.shape, a.dtype) for a in avals]
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        loaded(*made(loaded.arguments, leaves))
+        for length in (None, 3, 40, 33):
+            shapes = [[length or n if n in (6, 7) else n for n in a.shape] for a in avals]
+            leaves = [np.ones(s, a.dtype) for s, a in zip(shapes, avals, strict=True)]
+            if length is None or isinstance(loaded, LoadedSizes):
+                loaded(*made(loaded.arguments, leaves))
     except (FgradError, OutOfTimeError, MemoryError, ArithmeticError, ValueError) as error:
         return f"loaded, {type(error).__name__} when called"
     finally:

@@ -15,10 +15,12 @@ SIZES = (7, 9, 16, 21, 40, 64, 90, 131)
 
 
 class Outcome(NamedTuple):
-    """How often templates served new sizes, and where their results were other ones."""
+    """How often sizes were symbols, how often no trace was needed for a new one, and where results
+    were other ones."""
 
     sizes: int
     templates: int
+    untraced: int
     wrong: list[str]
     reasons: list[str]
 
@@ -85,7 +87,7 @@ def _result(function: Callable[..., Any], args: Sequence[Any]) -> Any:
 def compared(function: Callable[..., Any], each: Iterator[list[Any]]) -> Outcome:
     """A function with sizes as symbols by the same one traced for every size."""
     fast, slow = jit(function, dynamic="auto"), jit(function)
-    count = templates = 0
+    count = templates = untraced = 0
     wrong: list[str] = []
     for args in each:
         with warnings.catch_warnings():
@@ -97,11 +99,13 @@ def compared(function: Callable[..., Any], each: Iterator[list[Any]]) -> Outcome
                 wrong.append(f"{shapes}: {expected!r} became {found!r}")
             continue
         count += 1
-        templates += list(fast.entries.values())[-1].is_instance  # type: ignore[attr-defined]
+        entry = list(fast.entries.values())[-1]  # type: ignore[attr-defined]
+        templates += entry.is_instance
+        untraced += not entry.is_traced
         if not same(expected, found):
             wrong.append(f"{shapes}: {expected!r} became {found!r}")
     reasons = [x for f in fast.sizes.known.values() for x in f.reasons]  # type: ignore[attr-defined]
-    return Outcome(count, templates, wrong, reasons)
+    return Outcome(count, templates, untraced, wrong, reasons)
 
 
 def over_sizes(case: Any, function: Callable[..., Any]) -> Iterator[Outcome]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from fgrad import errors
-    from fgrad.aot import native, parsing
+    from fgrad.aot import dynamic, native, parsing
     from fgrad.compile.jit import call as calls
     from fgrad.ir.program import Program
     from fgrad.typing import PyTree
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 else:
     calls = lazy_module("fgrad.compile.jit.call")
+    dynamic = lazy_module("fgrad.aot.dynamic")
     errors = lazy_module("fgrad.errors")
     native = lazy_module("fgrad.aot.native")
     parsing = lazy_module("fgrad.aot.parsing")
@@ -71,7 +72,17 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Loaded:
         {'y': array([0.        , 1.68294197])}
     """
     file = read(os.fspath(path))
-    return Loaded(file, trust)
+    return dynamic.LoadedSizes(file) if "sizes" in file.head else Loaded(file, trust)
+
+
+class Form:
+    """What runs a program for arguments of some types, and how it is called."""
+
+    def __init__(self, executable: Executable, typed: Callable[[], Program]) -> None:
+        self.executable = executable
+        self.typed = typed  # a program of these types
+        self.was_called = False
+        self.signature: Any = None  # of the native calls
 
 
 class Loaded:
@@ -79,7 +90,7 @@ class Loaded:
 
     `name` is that of the exported function, `is_native` says whether the file's machine code runs;
     `program` is what it computes, which can be printed; `arguments` and `results` are the
-    structures of what it takes and returns, and `executable` runs it.
+    structures of what it takes and returns.
     """
 
     def __init__(self, file: File, trust: bool) -> None:
@@ -93,21 +104,15 @@ class Loaded:
         if type(self.arguments) is not dict or [*self.arguments] != ["tuple"]:
             file.refuse("its arguments are no tuple")
         self._program: Program | None = None
-        self._fast: Any = None  # what makes calls natively
-        self._next: Any = None  # the same, until it has learnt to
+        self._native: Any = None  # what makes calls natively
+        self._fast: Any = None  # the same, from when it has learnt one
         found = code_of(file, self._in_avals, self._out_avals) if trust else None
         self.is_native = found is not None
-        self.executable: Executable = self._compiled() if found is None else found
+        self._form = self._compiled() if found is None else Form(found, lambda: self.program)
 
-    def _compiled(self) -> Executable:
-        program = self.program
-        try:
-            return calls.executable_of(program)
-        except errors.FgradError:
-            raise
-        except Exception as error:
-            why = f"its program cannot be compiled: {type(error).__name__}"
-            raise damaged(self._file.path, why) from error
+    def _compiled(self) -> Form:
+        """What the compiler makes of the text."""
+        return Form(executable_of(self._file, self.program), lambda: self.program)
 
     @property
     def program(self) -> Program:
@@ -133,19 +138,29 @@ class Loaded:
             if _is_traced(leaf):
                 traced = True
                 leaves[k] = leaf
-                self._check(leaf.aval.shape, leaf.aval.dtype, self._in_avals[k], at)
+                self._check(leaf.aval.shape, leaf.aval.dtype, k, at)
             else:
-                leaves[k] = self._array(leaf, self._in_avals[k], at)
+                leaves[k] = self._array(leaf, k, at)
         if traced:
             return made(self.results, self._traced(leaves))
-        outs = self.executable(leaves)
-        if self._fast is None:
-            if self._next is None:
-                self._next = False  # after the first call, which may be the only one
-            else:
-                self._next = self._next or native.NativeLoaded(self)
-                self._fast = self._next.learnt(args)
+        form = self._form_for(leaves)
+        outs = form.executable(leaves)
+        if not form.was_called:
+            form.was_called = True  # the first call may be the only one
+        elif form.signature is None:
+            self._native = self._native or native.NativeLoaded(self)
+            form.signature = self._native.learnt(form, args)
+            if form.signature is not None:
+                self._fast = self._native
         return made(self.results, outs)
+
+    def _form_for(self, _leaves: Sequence[np.ndarray]) -> Form:
+        """What runs the program for these arguments."""
+        return self._form
+
+    def _program_for(self, _leaves: Sequence[PyTree]) -> Program:
+        """The program for these arguments."""
+        return self.program
 
     def _traced(self, leaves: Sequence[PyTree]) -> Sequence[object]:
         if self._file.head.get("differentiable") is not True:
@@ -159,21 +174,30 @@ class Loaded:
                     ),
                 ),
             )
-        return calls.call(self.program, leaves)
+        return calls.call(self._program_for(leaves), leaves)
 
-    def _array(self, leaf: PyTree, aval: Aval, at: str) -> np.ndarray:
+    def _array(self, leaf: PyTree, k: int, at: str) -> np.ndarray:
         """A leaf as the array that the program takes."""
+        aval = self._in_avals[k]
         weak = PYTHON_SCALARS.get(type(leaf))
         if weak is not None and not aval.shape and weak == aval.dtype:
             return np.asarray(leaf, aval.dtype)
         if not isinstance(leaf, (np.ndarray, np.generic)):
-            self._wrong(at, f"an array {aval}", type(leaf).__name__)
-        self._check(leaf.shape, leaf.dtype, aval, at)
+            self._wrong(at, f"an array {self._expected(k)}", type(leaf).__name__)
+        self._check(leaf.shape, leaf.dtype, k, at)
         return np.asarray(leaf, aval.dtype, order="C")
 
-    def _check(self, shape: tuple[int, ...], dtype: np.dtype, aval: Aval, at: str) -> None:
-        if shape != aval.shape or dtype != aval.dtype:
-            self._wrong(at, f"{Aval(aval.shape, aval.dtype)}", f"{Aval(shape, dtype)}")
+    def _check(self, shape: tuple[int, ...], dtype: np.dtype, k: int, at: str) -> None:
+        if dtype != self._in_avals[k].dtype or not self._fits(shape, k):
+            self._wrong(at, self._expected(k), f"{Aval(shape, dtype)}")
+
+    def _fits(self, shape: tuple[int, ...], k: int) -> bool:
+        """Whether a leaf has a shape that the program takes."""
+        return shape == self._in_avals[k].shape
+
+    def _expected(self, k: int) -> str:
+        """The type of a leaf."""
+        return f"{self._in_avals[k].strong()}"
 
     def _wrong(self, at: str, expected: str, given: str = "") -> NoReturn:
         rows = [("wants", expected)]
@@ -182,6 +206,22 @@ class Loaded:
         where = f"argument {at[1:].replace(']', '', 1)} does" if at else "the arguments do"
         rows.append(("why", "a file holds one program, for one type of arguments."))
         raise errors.ArgumentError(f"{self!r}: {where} not fit.", rows)
+
+
+def executable_of(file: File, program: Program) -> Executable:
+    """The compiled form of a program from a file.
+
+    Raises:
+        ExportError: it cannot be compiled.
+    """
+    try:
+        return calls.executable_of(program)
+    except errors.FgradError:
+        raise
+    except Exception as error:
+        raise damaged(
+            file.path, f"its program cannot be compiled: {type(error).__name__}"
+        ) from error
 
 
 def _is_traced(leaf: PyTree) -> bool:

@@ -11,7 +11,7 @@ from fgrad.aot.trees import made
 from fgrad.aot.trusted import TrustedExecutable
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
-from fgrad.compile.entry.table import Parameters, Results, Work
+from fgrad.compile.entry.table import Parameters, Results, Signature, Work
 from fgrad.compile.host.program import Callback
 from fgrad.compile.host.threads import pool_address, share_address
 from fgrad.compile.llvm.interrupts import POLL
@@ -21,7 +21,7 @@ from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.aot import libraries
-    from fgrad.aot.load import Loaded
+    from fgrad.aot.load import Form, Loaded
 else:
     libraries = lazy_module("fgrad.aot.libraries")
 
@@ -39,21 +39,26 @@ class NativeLoaded(NativeCallable):
     def __call__(self, *args: PyTree) -> PyTree:
         return self.loaded.call_in_python(args)
 
-    def learnt(self, args: tuple[PyTree, ...]) -> NativeLoaded | None:
-        """Itself, when calls like this one are native from now on."""
-        executable: Any = self.loaded.executable
+    def learnt(self, form: Form, args: tuple[PyTree, ...]) -> Signature | None:
+        """What makes calls like this one native from now on; None if they are not."""
+        executable: Any = form.executable
         if not self.calls.wants(executable):
             return None
         if isinstance(executable, TrustedExecutable):
             work = _work(executable, attach(executable))
         else:
-            work = executable.work(self.loaded.program)
+            work = executable.work(form.typed())
         treedef = tree.structure((args, {}))
         parameters = Parameters(args, {}, treedef, {}, executable.in_avals)
         count = len(executable.out_avals)
         out_tree = tree.structure(made(self.loaded.results, range(count)))
         results = Results(executable.out_avals, out_tree, config.recycle, list(range(count)))
-        return self if self.calls.learn(self, parameters, results, work) is not None else None
+        return self.calls.learn(self, parameters, results, work)
+
+    def forget(self, form: Form) -> None:
+        """Make such calls in Python again."""
+        signatures = [] if form.signature is None else [form.signature]
+        self.calls.forget(self, signatures, form.executable)
 
 
 def attach(executable: TrustedExecutable) -> list[Callback]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fgrad.aot.files import File
 from fgrad.aot.located import locate
 from fgrad.aot.operations import import_operations
+from fgrad.base.sizes import Size
 from fgrad.errors import CheckError, FgradError
 from fgrad.ir.aval import Aval
 from fgrad.ir.check import check_program
@@ -18,8 +19,14 @@ from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - rules of loo
 MOST_BYTES = 1 << 46  # of one array in a program
 
 
-def program_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> Program:
-    """The program of a file.
+def program_of(
+    file: File,
+    in_avals: Sequence[Aval],
+    out_avals: Sequence[Aval] | None,
+    sizes: Sequence[Size] = (),
+) -> Program:
+    """The program of a file, with these numbers for the sizes that it names; `out_avals` is None
+    where these are not known.
 
     Raises:
         ExportError: the text is no program, or not one of these types.
@@ -35,7 +42,7 @@ def program_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) 
     try:
         text = data.decode("ascii")
         import_operations(text)
-        program = parse_program(text, constants)
+        program = parse_program(text, constants, sizes)
         locate(program, file.path)
         check_program(program, "load")
     except CheckError as error:
@@ -44,14 +51,16 @@ def program_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) 
         file.refuse(f"its program cannot be read: {type(error).__name__}")
     if [*map(_plain, program.in_avals)] != [*map(_plain, in_avals)]:
         file.refuse("the program takes other arguments than its head says")
-    if [*map(_plain, program.out_avals)] != [*map(_plain, out_avals)]:
+    if out_avals is not None and [*map(_plain, program.out_avals)] != [*map(_plain, out_avals)]:
         file.refuse("the program gives other results than its head says")
     for each in subprograms(program):
         for eqn in each.eqns:
             if eqn.prim.owner is not None or eqn.prim.effect or communicates(eqn):
                 file.refuse(f"its program has the operation {eqn.prim.name}")
             for var in eqn.outputs:
-                if var.aval.size * var.aval.dtype.itemsize > MOST_BYTES:
+                shape = var.aval.shape
+                few = sizes and any([n < 0 for n in shape])
+                if few or var.aval.size * var.aval.dtype.itemsize > MOST_BYTES:
                     file.refuse("its program has an array that no memory holds")
     return program
 

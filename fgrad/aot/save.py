@@ -13,11 +13,13 @@ from fgrad.aot.files import FORMAT, version
 from fgrad.aot.located import locate
 from fgrad.aot.machine import NotMachineCode, machine_of
 from fgrad.aot.objects import object_of
+from fgrad.aot.symbols import Symbols, numbered, traced_with_symbols
 from fgrad.aot.trees import NotPlain, spec_of
 from fgrad.aot.writing import Writer, aval_words, write
 from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.native import runs_long
+from fgrad.compile.jit.dynamic import Dynamic
 from fgrad.compile.jit.entries import Entry
 from fgrad.compile.jit.jitted import Jitted, jit
 from fgrad.compile.llvm.processor import processor
@@ -44,6 +46,7 @@ class Exportable(NamedTuple):
     arguments: PyTree
     results: PyTree
     differentiable: bool
+    sizes: PyTree = None  # what the head says of those that may change
 
 
 @also_takes()
@@ -52,6 +55,7 @@ def export(
     *example_args: PyTree,
     path: str | os.PathLike[str],
     targets: Sequence[str] = TARGETS,
+    dynamic: Dynamic = False,
 ) -> int:
     """Write a function, compiled for arguments like the given ones, into a file that `load` reads.
 
@@ -62,6 +66,10 @@ def export(
         path: the file, which is replaced if there is one.
         targets: for which machines there is machine code: "host" is this one.  Without any the file
             is smaller, and compiled when it is loaded.
+        dynamic: which lengths of axes may be others in calls of what is loaded: none (False), all
+            for which the program is the same (True), or `{"x": 0, "y": (0, 1)}`, axes of these
+            arguments.  Axes of one length in the example are of one length in all calls.  There is
+            no machine code in such a file.
 
     Returns:
         The size of the file in bytes.
@@ -70,8 +78,9 @@ def export(
     runs has no machine code in the file; it is compiled when it is loaded.
 
     Raises:
-        ExportError: a file cannot hold the function: it calls Python, writes into its arguments, or
-            takes or gives containers of other classes.
+        ExportError: a file cannot hold the function: it calls Python, writes into its arguments,
+            takes or gives containers of other classes, or needs one of the lengths in `dynamic`.
+        ArgumentError: there is no such axis that is `dynamic`.
 
     Example:
         >>> import fgrad, numpy as np, os, tempfile
@@ -89,7 +98,7 @@ def export(
             raise ExportError(
                 f"There is no target {name!r}.", (("write", 'targets=("host",)    or targets=()'),)
             )
-    found = exportable(f, example_args, "fgrad.export")
+    found = exportable(f, example_args, "fgrad.export", dynamic)
     writer = Writer()
     program = found.program
     head: dict[str, PyTree] = {
@@ -105,7 +114,9 @@ def export(
         "constants": [writer.array(x) for x in named_constants(program)],
         "machine": [],
     }
-    if targets:
+    if found.sizes is not None:
+        head["sizes"] = found.sizes
+    elif targets:
         words = _machine_words(program, writer)
         head["machine"] = [] if words is None else [words]
     return write(os.fspath(path), head, writer)
@@ -141,7 +152,12 @@ def _machine_words(program: Program, writer: Writer) -> dict[str, PyTree] | None
     }
 
 
-def exportable(f: Callable[..., PyTree], example_args: Sequence[PyTree], caller: str) -> Exportable:
+def exportable(
+    f: Callable[..., PyTree],
+    example_args: Sequence[PyTree],
+    caller: str,
+    dynamic: Dynamic = False,
+) -> Exportable:
     """The program of a function, by way of its text.
 
     Raises:
@@ -150,9 +166,26 @@ def exportable(f: Callable[..., PyTree], example_args: Sequence[PyTree], caller:
     jitted = f if isinstance(f, Jitted) else jit(f)
     assert isinstance(jitted, Jitted)
     example_args = tree.map(stand_in, tuple(example_args))
-    entry = jitted.entry_of(tuple(example_args), {})
-    traced = _closed(entry, caller, jitted)
-    arguments = _spec(tuple(example_args), "arguments", caller)
+    traceable = jitted.traceable(tuple(example_args), {})
+    entry, _ = traceable.traced(None)
+    if dynamic is False:
+        return _exportable(_Given(jitted, tuple(example_args), caller), entry, None)
+    with traced_with_symbols(traceable, dynamic, caller) as (symbols, entry):
+        return _exportable(_Given(jitted, tuple(example_args), caller), entry, symbols)
+
+
+class _Given(NamedTuple):
+    """What is exported."""
+
+    jitted: Jitted
+    example_args: tuple[PyTree, ...]
+    caller: str
+
+
+def _exportable(given: _Given, entry: Entry, symbols: Symbols | None) -> Exportable:
+    caller = given.caller
+    traced = _closed(entry, caller, given.jitted)
+    arguments = _spec(given.example_args, "arguments", caller)
     results = (
         0 if entry.single else _spec(entry.result(range(len(traced.outputs))), "results", caller)
     )
@@ -162,9 +195,12 @@ def exportable(f: Callable[..., PyTree], example_args: Sequence[PyTree], caller:
     program = inline_calls(traced) if opaque else traced
     _check_equations(program, caller)
     program = program.replace(name=_plain_name(program.name))
-    text = print_program(program, locs=False)
+    text, values, words = print_program(program, locs=False), [], None
+    if symbols is not None:
+        sized = numbered(text, symbols, caller)
+        text, values, words = sized.text, sized.values, sized.words(symbols)
     try:
-        parsed = parse_program(text, named_constants(program))
+        parsed = parse_program(text, named_constants(program), values)
     except (ValueError, KeyError) as error:
         raise ExportError(
             f"{caller}: the program has no text form.", (("why", f"{error}"),)
@@ -172,7 +208,7 @@ def exportable(f: Callable[..., PyTree], example_args: Sequence[PyTree], caller:
     if not equal_programs(parsed, program):
         raise ExportError(f"{caller}: the text of the program is not the program.")
     locate(parsed, caller)
-    return Exportable(traced, parsed, text, arguments, results, not opaque)
+    return Exportable(traced, parsed, text, arguments, results, not opaque, words)
 
 
 def _closed(entry: Entry, caller: str, jitted: Jitted) -> Program:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fgrad.aot.files import ALIGNMENT, FORMAT, HEAD, MAGIC
 from fgrad.base.digest import digest
+from fgrad.base.size_functions import at_present
 from fgrad.ir.aval import Aval
 from fgrad.typing import PyTree
 
@@ -66,5 +67,5 @@ def write(path: str, head: dict[str, PyTree], writer: Writer) -> int:
 
 
 def aval_words(avals: Sequence[Aval]) -> list[PyTree]:
-    """Types as they stand in a head."""
-    return [[a.dtype.str, list(a.shape), a.weak] for a in avals]
+    """Types as they stand in a head; sizes that may change as they are in the example."""
+    return [[a.dtype.str, list(at_present(a.shape)), a.weak] for a in avals]

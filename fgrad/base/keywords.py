@@ -14,12 +14,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.errors import ArgumentError
 
-difflib = lazy_module("difflib")
+if TYPE_CHECKING:
+    import difflib
+
+    from fgrad import errors
+else:  # which `load` of a trusted file does not need
+    difflib = lazy_module("difflib")
+    errors = lazy_module("fgrad.errors")
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -112,12 +117,12 @@ def _public_name(function: Callable[..., object]) -> str:
     return f"{'fgrad' if inside and inside[0] in _INSIDE else package}.{function.__name__}"
 
 
-def _unknown(name: str, kwargs: Mapping[str, object], own: frozenset[str]) -> ArgumentError:
+def _unknown(name: str, kwargs: Mapping[str, object], own: frozenset[str]) -> errors.ArgumentError:
     """The card for a keyword that nothing has."""
     keyword = next(k for k in kwargs if k not in own)
     near = difflib.get_close_matches(keyword, sorted(own), 2, 0.6) or sorted(own)
     write = " or ".join([f"{k}=..." for k in near])
-    return ArgumentError(f"{name} has no keyword {keyword}.", (("write", write),))
+    return errors.ArgumentError(f"{name} has no keyword {keyword}.", (("write", write),))
 
 
 def own_keywords(
@@ -143,12 +148,12 @@ def _same(value: object, expected: object) -> bool:
     return value is expected or (type(value) is type(expected) and bool(value == expected))
 
 
-def refused(name: str, keyword: str, value: object) -> ArgumentError:
+def refused(name: str, keyword: str, value: object) -> errors.ArgumentError:
     """The card for a keyword of another library's function."""
     shown = f"={value!r}" if type(value) in (bool, int, float, str) else ""
     default = ("the function of that name elsewhere has it, this one has not.", f"no {keyword}")
     why, write = _WHY.get(keyword, default)
-    return ArgumentError(
+    return errors.ArgumentError(
         f"{name} does not take {keyword}{shown}.", (("why", why), ("write", write))
     )
 

@@ -22,6 +22,11 @@ def whole(x: Size) -> Size:
     return x if x.is_integer else x.sizes.atom("int", (x,), int(x.value), -math.inf)
 
 
+def integer(x: Size) -> Size:
+    """`operator.index(x)` of a number that may be a Num."""
+    return x if type(x) is Num and x.is_integer else operator.index(x)
+
+
 def rounded(x: Size, dtype: np.dtype) -> Size:
     """A number as one of a dtype, as Python's."""
     if type(x) is not Num:
@@ -87,11 +92,16 @@ def chosen(a: Size, b: Size, x: Size, y: Size) -> Size:
     return sizes.atom("chosen", (a, b, x, y), value, min(lows))
 
 
+def ones(x: Size) -> Size:
+    """How many bits of a positive integer are set."""
+    if type(x) is not Num:
+        return x.bit_count()
+    return x.sizes.atom("ones", (x,), int(x.value).bit_count(), 1)
+
+
 def is_power_of_two(x: Size) -> bool:
     """Whether a positive integer is a power of two."""
-    if type(x) is not Num:
-        return x.bit_count() == 1
-    return x.sizes.atom("ones", (x,), int(x.value).bit_count(), 1) == 1
+    return ones(x) == 1
 
 
 def bits(x: Size) -> Size:

@@ -173,9 +173,10 @@ class Sizes:
 
     def varies(self) -> bool:
         """Whether a symbol may have another value."""
-        return any([not self._is_fixed(self.symbol(k)) for k in self.values])
+        return any([not self.is_fixed(self.symbol(k)) for k in self.values])
 
-    def _is_fixed(self, number: Num) -> bool:
+    def is_fixed(self, number: Num) -> bool:
+        """Whether guards leave a number no other value than it has now."""
         least = self.upper.get(scaled(number.terms, -1))
         known = self.equal.get((number.terms, -int(number.value)), False)
         return known or (least is not None and self.upper.get(number.terms) == -least)

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Hashable
 
+from fgrad.base.sizes import OPEN
 from fgrad.ir.aval import dtype_text
 from fgrad.ir.program import Atom, Lit, Program
 
@@ -28,8 +29,10 @@ KNOWN = _Known()
 
 def shared(program: Program) -> Program:
     """The program, or the first one that is equal to it: in its equations, their places in the
-    user's text, its types and names."""
-    return program if program.consts else KNOWN.programs.setdefault(_content(program), program)
+    user's text, its types and names; sizes that may change belong to one trace."""
+    if program.consts or OPEN.traces:
+        return program
+    return KNOWN.programs.setdefault(_content(program), program)
 
 
 def _content(program: Program) -> Hashable:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from fgrad.base.size_functions import length_of, whole
+from fgrad.base.sizes import is_symbolic
 from fgrad.capture.elements import own_part
 from fgrad.capture.ragged import Ragged
 from fgrad.capture.values import is_unknown
@@ -41,8 +43,8 @@ class Steps:
         self.any_order = False  # whether what steps add up may be added in any order
 
     def known_count(self) -> int | None:
-        """The number of items, if it is known."""
-        return None if is_unknown(self.count) else int(self.count)
+        """The number of items, if it is known, which may be a length that changes."""
+        return None if is_unknown(self.count) else whole(self.count)
 
     def __iter__(self) -> Iterator[object]:
         count = self.known_count()
@@ -93,7 +95,8 @@ def _in_range(start: PyTree, step: int) -> Callable[[PyTree], PyTree]:
 def range_(*args: PyTree) -> PyTree:
     """`range`, of which bounds may be traced."""
     if not any([is_unknown(x) for x in args]):
-        return range(*[_integer(x) for x in args])
+        known = [_integer(x) for x in args]
+        return _sized(known) if is_symbolic(args) else range(*known)
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     for x in args:
         if isinstance(x, Tracer) and x.dtype.kind not in "iu":
@@ -106,6 +109,14 @@ def range_(*args: PyTree) -> PyTree:
     long = stop - start if step > 0 else start - stop
     count = long if abs(step) == 1 else (long + (abs(step) - 1)) // abs(step)
     return Range(count, args, _in_range(start, step))
+
+
+def _sized(args: list[PyTree]) -> PyTree:
+    """A range between lengths that may change."""
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    if type(step) is not int or not step:
+        return range(*args)
+    return Range(length_of(start, stop, step), tuple(args), _in_range(start, step))
 
 
 def _of_traced_step(start: PyTree, stop: PyTree, step: PyTree, args: tuple[PyTree, ...]) -> Range:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.kinds import is_any
+from fgrad.base.size_functions import whole
 from fgrad.ops.checked import checked_p
 from fgrad.ops.elementwise import convert_p, floor_divide, max_p, min_p, mul_p, neg_p, sub_p
 from fgrad.ops.families import bound_by
@@ -58,7 +59,7 @@ class _Ranges:
     def of(self, x: object) -> Range | None:
         """The range of a value."""
         if is_any(x, (int, np.integer)) or (isinstance(x, np.ndarray) and not x.shape):
-            return int(x), int(x)  # type: ignore[call-overload]
+            return whole(x), whole(x)
         while isinstance(x, Tracer) and isinstance(x.value, Tracer):
             x = x.value
         return self.at(x.builder, x.index) if isinstance(x, Tracer) else None
@@ -85,7 +86,7 @@ class _Ranges:
             checked = record.operands[0]
             return self.at(builder, checked) if type(checked) is int else self.of(checked)
         rule = _RULES.get(record.prim)
-        first = record.values[0]  # None if no derivative reads it
+        first = record.values[0] if rule is not None else None  # None if no derivative reads it
         if rule is None or first is None or first.dtype.kind not in "iu":
             return None
         each = [self.at(builder, x) if type(x) is int else self.of(x) for x in record.operands]

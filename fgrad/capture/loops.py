@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.frames import is_defect
+from fgrad.base.sizes import is_symbolic
 from fgrad.capture.aliases import is_plain, is_some
 from fgrad.capture.branches import if_, raised_here
 from fgrad.capture.containers import containers_of, note_shared
@@ -75,7 +76,7 @@ def for_(
         _run_each(items, stop, body, names, "it walks what is not an array or a range.")
         return
     known = steps.known_count()
-    if known is not None and known < FEWEST:
+    if known is not None and not is_symbolic(known) and known < FEWEST:
         _run_each(steps, stop, body, names, f"it has less than {FEWEST} steps.")
         return
     cells = Cells(names, body)
@@ -291,7 +292,9 @@ class _Rolled:
 
     def _meets_nothing(self, plan: Plan, traced: TracedProgram) -> bool:
         """Whether a loop computes what Python can compute: nothing in it is traced."""
-        if self.count is None or self.count > MOST_IN_PYTHON or self.first:
+        if self.count is None or is_symbolic(self.count) or self.first:
+            return False
+        if self.count > MOST_IN_PYTHON:
             return False
         plain = not any([isinstance(x, Tracer) for x in plan.numbers()])
         return plain and not traced.captured and not plan.live_roots()
@@ -299,6 +302,8 @@ class _Rolled:
     def _is_short(self, plan: Plan, body: Program) -> bool:
         """Whether a few steps on few numbers are written out: they then are one expression."""
         if self.count is None or self.stop is not None or plan.live_roots():
+            return False
+        if is_symbolic(self.count):
             return False
         each, steps = operations(body), self.count - self.first
         if each is None or steps * each > SHORT:

@@ -24,6 +24,7 @@ from fgrad.numpy.masked import REDUCTIONS, Masked, UnknownSize, unknown_size
 from fgrad.numpy.promote import stored, strong, weakened
 from fgrad.numpy.reductions import sum_dtype
 from fgrad.ops.checked import checked, empty_extremum, located
+from fgrad.ops.size import number
 from fgrad.trace import Tracer, trace
 from fgrad.tracing.checks import checking
 from fgrad.tracing.on_device import leaders
@@ -235,7 +236,7 @@ def _element(x: Ragged, index: Any) -> Any:
 def _bound(b: Any, default: Any, length: Any) -> Any:
     """A bound of a slice, from 0 to the length."""
     if b is None:
-        return strong(default) if isinstance(default, Tracer) else np.int64(default)
+        return strong(default) if isinstance(default, Tracer) else number(default, INT64)
     b = b.astype(INT64) if isinstance(b, Tracer) else np.int64(b)
     return np.clip(np.where(b < 0, b + length, b), 0, length)
 

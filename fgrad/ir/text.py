@@ -9,18 +9,20 @@
 
 A literal has the dtype f64, i64 or bool by its spelling, else it says so: `2.0:f32`.  Programs
 among the parameters follow the main one, labelled: `call[program=@1] a` and `program @1 body(...)`.
+A size that may change is an expression in braces; `{7}` is read as the seventh of given numbers.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from fgrad.base.digest import digest
 from fgrad.base.kinds import is_scalar, is_tuple
+from fgrad.base.sizes import Num, Size
 from fgrad.ir.aval import DTYPE_NAMES, DTYPES, Aval, dtype_text
 from fgrad.ir.primitive import REGISTRY
 from fgrad.ir.program import Atom, Eqn, Lit, Params, Program, Var
@@ -138,7 +140,7 @@ def _value(value: object, labels: dict[int, str]) -> str:
         return DTYPE_NAMES[value.name]
     if is_scalar(value):
         return f"{scalar_text(value)}!"
-    if value is None or type(value) in (bool, int, float, str):
+    if value is None or type(value) in (bool, int, float, str, Num):
         return repr(value)
     return f"<{getattr(value, '__name__', type(value).__name__)}>"
 
@@ -147,17 +149,20 @@ def _value(value: object, labels: dict[int, str]) -> str:
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<string>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(?P<program>@\d+)"
-    r"|(?P<complex>\(\S+ \S+j\)(?::\w+)?!?)"
+    r"|(?P<complex>\(\S+ \S+j\)(?::\w+)?!?)|(?P<size>\{\d+\})"
     r"|(?P<number>-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?::\w+)?!?)"
     r"|(?P<digest>digest:\w+)|(?P<word>\w+)(?P<bang>(?::\w+)?!?)|(?P<mark>[\[\](),=]))"
 )
 _HEAD = re.compile(r"program (?:(@\d+) )?([^\s(]+)\((.*)\) -> \(.*\):(?:\s*# made by (.*))?")
-_BINDING = re.compile(r"([a-z]+): (\w+)\[([\d,]*)\](~?)")
+_BINDING = re.compile(r"([a-z]+): (\w+)\[([\d,{}]*)\](~?)")
 _EQN = re.compile(r"(?P<outs>[^=]*?)\s*= (?P<prim>[\w.]+)(?P<rest>.*)")
 
 
-def parse_program(text: str, arrays: Iterable[np.ndarray] = ()) -> Program:
-    """The program that `text` spells; `arrays` are the constants it names by digest.
+def parse_program(
+    text: str, arrays: Iterable[np.ndarray] = (), sizes: Sequence[Size] = ()
+) -> Program:
+    """The program that `text` spells; `arrays` are the constants it names by digest, `sizes` the
+    numbers it names by their place: `{0}`.
 
     Raises:
       ValueError: a line is not part of a program, or a name is unknown.
@@ -171,7 +176,7 @@ def parse_program(text: str, arrays: Iterable[np.ndarray] = ()) -> Program:
             blocks[-1].append(line)
     labelled: dict[str, Program] = {}
     for block in reversed(_inner_last(blocks)):
-        label, program = _Parser(labelled, digests).program(block)
+        label, program = _Parser(labelled, digests, sizes).program(block)
         labelled[label] = program
     return labelled["@0"]
 
@@ -203,11 +208,14 @@ def _head(line: str) -> re.Match[str]:
 
 
 class _Parser:
-    """Reads one block, given the programs and arrays that it may mention."""
+    """Reads one block, given the programs, arrays and sizes that it may mention."""
 
-    def __init__(self, labelled: dict[str, Program], digests: dict[str, np.ndarray]) -> None:
+    def __init__(
+        self, labelled: dict[str, Program], digests: dict[str, np.ndarray], sizes: Sequence[Size]
+    ) -> None:
         self.labelled = labelled
         self.digests = digests
+        self.sizes = sizes
         self.vars: dict[str, Var] = {}
 
     def program(self, block: list[str]) -> tuple[str, Program]:
@@ -232,10 +240,16 @@ class _Parser:
         found: list[Var] = []
         for match in _BINDING.finditer(text):
             name, dtype, dims, weak = match.groups()
-            shape = tuple(int(d) for d in dims.split(",") if d)
+            shape = tuple(self.size(d) if d[0] == "{" else int(d) for d in dims.split(",") if d)
             var = self.vars[name] = Var(Aval(shape, DTYPES[dtype], bool(weak)))
             found.append(var)
         return tuple(found)
+
+    def size(self, text: str) -> Size:
+        place = int(text.removeprefix("{").removesuffix("}"))
+        if place >= len(self.sizes):
+            raise ValueError(f"no number was given for the size {text}")
+        return self.sizes[place]
 
     def const(self, line: str) -> tuple[Var, np.ndarray]:
         left, _, right = line.partition(" = ")
@@ -278,6 +292,8 @@ class _Parser:
             return text[1:-1].encode().decode("unicode_escape")
         if kind == "program":
             return self.labelled[text]
+        if kind == "size":
+            return self.size(text)
         if text.endswith("!"):
             return _scalar(kind, text[:-1])
         if text in DTYPES:

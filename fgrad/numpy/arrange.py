@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from fgrad.base.size_functions import slice_of
+from fgrad.base.size_functions import integer, slice_of
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.dispatch import implements
@@ -44,8 +44,8 @@ def known_ints(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, np.ndarray):
         shape = shape.tolist()
     if isinstance(shape, (tuple, list)):
-        return tuple([operator.index(n) for n in shape])
-    return (operator.index(shape),)
+        return tuple([integer(n) for n in shape])
+    return (integer(shape),)
 
 
 def _complete(shape: tuple[int, ...], size: int) -> tuple[int, ...]:

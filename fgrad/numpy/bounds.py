@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.sizes import Num
 from fgrad.errors import BoundsError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.promote import convert, strong
@@ -28,18 +29,22 @@ def bounds_error(i: int, axis: int, length: int) -> BoundsError:
     return BoundsError(f"index {i} is out of bounds for axis {axis} with size {length}")
 
 
-def known_indices(indices: np.ndarray, axis: int, length: int) -> np.ndarray:
-    """Known indices, wrapped if negative."""
+def known_indices(indices: np.ndarray, axis: int, length: int) -> Any:
+    """Known indices, wrapped if negative: an array, or a value that depends on a length that may
+    change."""
     if not indices.size:
         return indices.astype(INT64)
-    if indices.dtype is INT64 and np.maximum.reduce(indices.view(np.uint64), None) < length:
+    if indices.dtype is INT64 and int(np.maximum.reduce(indices.view(np.uint64), None)) < length:
         return indices  # seen so, negative ones are the largest
-    low, high = np.minimum.reduce(indices, None), np.maximum.reduce(indices, None)
+    low, high = int(np.minimum.reduce(indices, None)), int(np.maximum.reduce(indices, None))
     if low < -length or high >= length:
-        raise bounds_error(int(low if low < -length else high), axis, length)
-    if low < 0:
+        raise bounds_error(low if low < -length else high, axis, length)
+    if low >= 0:
+        return indices
+    if type(length) is not Num:
         return np.where(indices < 0, indices + indices.dtype.type(length), indices)
-    return indices
+    wide = indices.astype(INT64)
+    return ew.select(wide < 0, ew.add(wide, number(length, INT64, wide.shape)), wide)
 
 
 def traced_indices(indices: Any, axis: int, length: int) -> Value:

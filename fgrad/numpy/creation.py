@@ -9,7 +9,8 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from fgrad.base.sizes import Num
+from fgrad.base.size_functions import integer, length_of
+from fgrad.base.sizes import Num, is_symbolic
 from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
 from fgrad.ir.aval import BOOL, INT64, is_numeric
 from fgrad.numpy.arrange import known_shape, moveaxis
@@ -43,6 +44,7 @@ from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops.checked import ensured
 from fgrad.ops.families import BROADCAST
+from fgrad.ops.size import number
 from fgrad.trace import Tracer, Value, concrete, known_value
 from fgrad.tracing.assign import copied_like, keep_memory, laid_out
 from fgrad.tracing.layouts import in_c_order, is_line
@@ -207,15 +209,15 @@ def linspace(
     **_: object,
 ) -> Value | tuple[Value, Value | float]:
     """Evenly spaced numbers from start to stop, of which either may be traced."""
-    num = operator.index(num)
+    num = integer(num)
     first, last = promote((as_array(start), as_array(stop)))
-    kind = result_type(start, stop, float(num))
+    kind = result_type(start, stop, 1.0)
     first, last = broadcast((convert(first, kind), convert(last, kind)))
     spread = ew.sub(last, first)
     intervals = num - 1 if endpoint else num
-    step = ew.div(spread, kind.type(intervals or math.nan))
+    step = ew.div(spread, number(intervals or math.nan, kind, shape_of(spread)))
     lead = (num,) + (1,) * len(shape_of(spread))
-    where = np.arange(num, dtype=kind).reshape(lead)
+    where = reshape(_counted(num, kind), lead)
     shape = (num, *shape_of(spread))
     steps = (
         ew.mul(*broadcast((where, step), shape))
@@ -289,10 +291,29 @@ def _as_row(x: Value, shape: tuple[int, ...], dtype: np.dtype) -> Value:
 @implements("arange")
 def arange(*args: Any, dtype: DTypeLike | None = None, **_: object) -> Value:
     """`np.arange` needs a known length: traced limits must have known values."""
-    if dtype is None and len(args) == 1 and type(args[0]) is Num and args[0].is_integer:
-        return sh.iota(tuple(args), INT64, 0)  # for all lengths
     limits = [known_value(a) if isinstance(a, Tracer) else a for a in args]
+    if is_symbolic(args) and all([isinstance(a, int) for a in limits]):
+        start, stop, step = (0, limits[0], 1) if len(limits) == 1 else (*limits, 1)[:3]
+        if type(step) is int and step:
+            return _line(start, length_of(start, stop, step), step, np.dtype(dtype or INT64))
     return np.arange(*limits, dtype=dtype)
+
+
+def _line(start: int, count: int, step: int, kind: np.dtype) -> Value:
+    """Integers a step apart, for all lengths."""
+    found = _counted(count, INT64)
+    if step != 1:
+        found = ew.mul(found, INT64.type(step))
+    if type(start) is Num or start:
+        found = ew.add(found, number(start, INT64, (count,)))
+    return convert(found, kind)
+
+
+def _counted(count: int, kind: np.dtype) -> Value:
+    """0, 1, ... of a dtype."""
+    if type(count) is Num:
+        return convert(sh.iota((count,), INT64, 0), kind)
+    return np.arange(count, dtype=kind)
 
 
 # --- triangles and diagonals ----------------------------------------------------------------------
@@ -301,9 +322,10 @@ def arange(*args: Any, dtype: DTypeLike | None = None, **_: object) -> Value:
 def _on_or_below(rows: int, columns: int, k: ArrayLike) -> Value:
     """Where an element is on or below the diagonal k, which may be traced."""
     known = concrete(k)
-    if known is not None:
+    if known is not None and not is_symbolic((rows, columns)):
         return np.tri(rows, columns, int(known), dtype=bool)
-    return np.greater_equal(np.arange(rows)[:, None], np.subtract(np.arange(columns), k))
+    line = np.subtract(_counted(columns, INT64), k)
+    return np.greater_equal(_counted(rows, INT64)[:, None], line)
 
 
 @implements("tri")
@@ -311,8 +333,8 @@ def tri(
     N: int, M: int | None = None, k: ArrayLike = 0, dtype: DTypeLike = float, **_: object
 ) -> Value:
     """Ones on and below a diagonal whose number may be traced."""
-    rows = operator.index(N)
-    return convert(_on_or_below(rows, rows if M is None else operator.index(M), k), np.dtype(dtype))
+    rows = integer(N)
+    return convert(_on_or_below(rows, rows if M is None else integer(M), k), np.dtype(dtype))
 
 
 @implements("eye")
@@ -320,9 +342,9 @@ def eye(
     N: int, M: int | None = None, k: ArrayLike = 0, dtype: DTypeLike = float, **_: object
 ) -> Value:
     """Ones on a diagonal whose number may be traced."""
-    rows = operator.index(N)
-    columns = rows if M is None else operator.index(M)
-    hit = np.equal(np.arange(rows)[:, None], np.subtract(np.arange(columns), k))
+    rows = integer(N)
+    columns = rows if M is None else integer(M)
+    hit = np.equal(_counted(rows, INT64)[:, None], np.subtract(_counted(columns, INT64), k))
     return convert(hit, np.dtype(dtype))
 
 

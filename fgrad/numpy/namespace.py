@@ -11,11 +11,12 @@ import functools
 import sys
 from collections.abc import Callable, Container
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy
 
-from fgrad.base.lazy_import import load
+from fgrad.base.lazy_import import lazy_module, load
+from fgrad.base.sizes import OPEN, is_symbolic
 from fgrad.numpy.dispatch import EXTRA, OWN, TRACED, has_tracer, lookup
 from fgrad.numpy.inplace import adopt_array
 from fgrad.numpy.jax_keywords import KEYWORDS
@@ -23,7 +24,12 @@ from fgrad.trace import Tracer, innermost, own_handle
 from fgrad.tracing.device_tracing import through
 from fgrad.tracing.on_device import DEVICES, device_among
 from fgrad.tracing.tables import deferred
-from fgrad.typing import ArrayLike, DTypeLike
+from fgrad.typing import ArrayLike, DTypeLike, ShapeLike
+
+if TYPE_CHECKING:
+    from fgrad.numpy import creation
+else:
+    creation = lazy_module("fgrad.numpy.creation")
 
 Function: TypeAlias = Callable[..., object]
 
@@ -50,6 +56,8 @@ def _public(name: str, target: Any, traced: Function) -> Function:
             return own_handle(traced(*args, **kwargs), target, args)
         if extra and not extra.isdisjoint(kwargs):
             return traced(*args, **kwargs)
+        if OPEN.traces and is_symbolic((*args, *kwargs.values())):
+            return traced(*args, **kwargs)
         device = device_among((*args, *kwargs.values())) if DEVICES else None
         if device is not None:
             return through(device, traced, args, kwargs)
@@ -70,6 +78,16 @@ CREATED = frozenset({
 })  # fmt: skip
 
 
+_FILLS = {"zeros": 0, "empty": 0, "ones": 1}
+
+
+def _filled(
+    value: int, shape: ShapeLike, dtype: DTypeLike = float, *_: object, **__: object
+) -> object:
+    """An array of one number, whose shape has lengths that may change."""
+    return creation.full(shape, numpy.dtype(dtype).type(value))
+
+
 def _created(function: Function, name: str) -> Function:
     """A new array belongs to the open trace, so that traced values can be assigned to it.
 
@@ -81,6 +99,8 @@ def _created(function: Function, name: str) -> Function:
     def create(*args: ArrayLike, **kwargs: object) -> object:
         if kwargs and other is not None and not other.names.isdisjoint(kwargs):
             return other.call(create, args, kwargs)
+        if OPEN.traces and name in _FILLS and is_symbolic((*args, *kwargs.values())):
+            return _filled(_FILLS[name], *args, **kwargs)
         out = function(*args, **kwargs)
         builder = innermost()
         if builder is not None and isinstance(out, numpy.ndarray):

@@ -382,9 +382,9 @@ def _plain_var(x: Tracer, axes: tuple[int, ...], ddof: float, keepdims: bool) ->
     """The variance of a floating point tracer over known axes."""
     if not axes:
         return var(as_array(x), axes, x.dtype, None, ddof)
-    freedom = x.dtype.type(max(count_of(x, axes) - ddof, 0))
     total = sum_squares(x, axes, centered=True)
-    return ew.div(keep_axes(total, x.shape, axes) if is_set(keepdims) else total, freedom)
+    total = keep_axes(total, x.shape, axes) if is_set(keepdims) else total
+    return ew.div(total, number(max(count_of(x, axes) - ddof, 0), x.dtype, total.shape))
 
 
 def squared(x: Value) -> Value:

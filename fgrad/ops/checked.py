@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.frames import add_note
+from fgrad.base.sizes import Num
 from fgrad.errors import ArgumentError, BoundsError
 from fgrad.ir import traits
 from fgrad.ir.aval import Aval
@@ -57,8 +58,9 @@ def overflow(dtype: object) -> OverflowError:
 
 
 def out_of_bounds(axis: int, length: int) -> IndexError:
-    """What an index raises that is not in an array."""
-    return IndexError(f"An index is out of bounds for axis {axis} with size {length}.")
+    """What an index raises that is not in an array; a length that may change has no text."""
+    size = "" if type(length) is Num else f" with size {length}"
+    return IndexError(f"An index is out of bounds for axis {axis}{size}.")
 
 
 def empty_extremum(name: str) -> ValueError:

@@ -22,6 +22,7 @@ from fgrad.ops.known import known
 from fgrad.ops.reduce import reduce_sum, spread
 from fgrad.ops.selected import ZERO, Selected, Support, Tangent, fitted, plain
 from fgrad.ops.shape import REDUCE_SUM, Ints
+from fgrad.ops.size import number
 from fgrad.trace import Value
 from fgrad.tracing.fastpath import bind_one
 from fgrad.typing import EqnParams
@@ -61,7 +62,8 @@ def _distance(x: Value, axes: Ints, centered: bool) -> Value:
     """What is squared."""
     if not centered:
         return x
-    mean = div(reduce_sum(x, axes), lit(x, _count(x, axes)))
+    total = reduce_sum(x, axes)
+    mean = div(total, number(_count(x, axes), x.dtype, total.shape))
     return sub(x, spread(mean, x.shape, axes))
 
 

@@ -9,7 +9,8 @@ that changed together are one, and whatever goes wrong means a trace for these l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from fgrad.base.gc_policy import collector_paused
@@ -175,37 +176,63 @@ def _made(
     reasons: list[str],
 ) -> _Made | None:
     """A trace with symbols, compiled; None, and a reason, if it is for these lengths alone."""
-    values = {k: avals[g[0][0]].shape[g[0][1]] for k, g in enumerate(groups)}
-    sizes = Sizes(values)
-    number = {place: k for k, group in enumerate(groups) for place in group}
-    symbols: dict[Place, Size] = {place: sizes.symbol(k) for place, k in number.items()}
+    sizes, symbolic = with_symbols(avals, groups)
+    try:
+        with opened(sizes):
+            template, entry = _compiled(sizes, symbolic, traced, reasons)
+    except Exception as error:
+        if isinstance(error, NotShared) and "\n" not in str(error):
+            reasons.append(str(error))
+        return None
+    if template is None:
+        return None
+    symbols = {place for group in groups for place in group}
+    fixed = tuple(
+        [
+            ((k, axis), n)
+            for k, aval in enumerate(avals)
+            for axis, n in enumerate(aval.shape)
+            if (k, axis) not in symbols
+        ]
+    )
+    return _Made(template, groups, fixed, entry, sizes.varies())
+
+
+def with_symbols(
+    avals: Sequence[Aval], groups: Sequence[Sequence[Place]]
+) -> tuple[Sizes, list[Aval]]:
+    """The sizes of a trace, and types with these symbols: the axes of a group are one."""
+    sizes = Sizes({k: avals[g[0][0]].shape[g[0][1]] for k, g in enumerate(groups)})
+    symbols: dict[Place, Size] = {
+        place: sizes.symbol(k) for k, group in enumerate(groups) for place in group
+    }
     symbolic = [
         aval.like(
             tuple([symbols.get((k, axis), n) for axis, n in enumerate(aval.shape)]), aval.weak
         )
         for k, aval in enumerate(avals)
     ]
+    return sizes, symbolic
+
+
+@contextlib.contextmanager
+def opened(sizes: Sizes) -> Iterator[None]:
+    """While a trace with sizes goes on; what is left of it are plain numbers."""
     OPEN.traces.add(id(sizes))
     try:
-        template, entry = _compiled(sizes, symbolic, traced, reasons)
-    except Exception as error:
-        if isinstance(error, NotShared) and "\n" not in str(error):
-            reasons.append(str(error))
-        return None
+        yield
     finally:
         OPEN.traces.discard(id(sizes))
         sizes.sealed = True
-    if template is None:
-        return None
-    fixed = tuple(
-        [
-            ((k, axis), n)
-            for k, aval in enumerate(avals)
-            for axis, n in enumerate(aval.shape)
-            if (k, axis) not in number
-        ]
-    )
-    return _Made(template, groups, fixed, entry, sizes.varies())
+
+
+def equal_axes(avals: Sequence[Aval], wanted: Iterable[Place]) -> tuple[tuple[Place, ...], ...]:
+    """The wanted axes that can be symbols, those of one length together."""
+    groups: dict[int, list[Place]] = {}
+    for k, axis in sorted(wanted):
+        if avals[k].shape[axis] >= LEAST:
+            groups.setdefault(avals[k].shape[axis], []).append((k, axis))
+    return tuple(map(tuple, groups.values()))
 
 
 def _compiled(
@@ -216,7 +243,7 @@ def _compiled(
     finally:
         reasons += map(str, sizes.fixed)  # by the user's code; those of passes have no line
     program = entry.program
-    if captured or not on_host(entry.device) or _has_symbols(sizes, entry):
+    if captured or not on_host(entry.device) or has_symbols(sizes, entry):
         return None, entry
     refuse_wide(program)
     with collector_paused():
@@ -224,7 +251,7 @@ def _compiled(
         return BACKENDS[HOST].template(program, made, sizes), entry
 
 
-def _has_symbols(sizes: Sizes, entry: Entry) -> bool:
+def has_symbols(sizes: Sizes, entry: Entry) -> bool:
     """Whether a size stands in the static parts of what a call returns or stores."""
     before = sizes.texts
     trees = [entry.out_tree]
@@ -240,7 +267,7 @@ def checked(dynamic: Dynamic) -> Dynamic:
     """What `jit(f, dynamic=...)` is given; an ArgumentError for a word that names no axes."""
     if isinstance(dynamic, str) and dynamic != CHANGED:
         raise ArgumentError(
-            f"jit(dynamic={dynamic!r}): which axes are meant?",
+            f"dynamic={dynamic!r}: which axes are meant?",
             (("write", 'dynamic="auto"      axes that have changed, or True, False, {"x": 0}'),),
         )
     return dynamic
@@ -266,7 +293,7 @@ def wanted_axes(
         good = all([-avals[k].ndim <= a < avals[k].ndim for k in leaves for a in asked])
         if not leaves or not good:
             raise ArgumentError(
-                f"jit(dynamic={dict(dynamic)!r}): no argument {name!r} has such axes.",
+                f"dynamic={dict(dynamic)!r}: no argument {name!r} has such axes.",
                 (("value", f"the arguments are {', '.join(paths)}"),),
             )
         found.update([(k, a % avals[k].ndim) for k in leaves for a in asked])

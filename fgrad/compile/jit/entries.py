@@ -10,15 +10,17 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.compile.backend import on_host
 from fgrad.compile.jit.call import keep_executable
 from fgrad.compile.jit.effects import Effects
 from fgrad.compile.jit.flatten_codegen import Take, taker
 from fgrad.compile.jit.recent import Use
 from fgrad.compile.jit.static_arguments import Static
+from fgrad.config import config
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Program
 from fgrad.trace import Tracer
-from fgrad.tracing.on_device import HOST, OnDevice
+from fgrad.tracing.on_device import DEVICES, HOST, OnDevice
 from fgrad.tracing.outside.watches import Number, Watches
 from fgrad.typing import PyTree
 
@@ -159,6 +161,34 @@ class Short(NamedTuple):
     key: tuple[Hashable, ...]
     leaves: Sequence[object]
     treedef: tree.TreeDef | None
+
+
+def short_of(args: tuple[object, ...], device: str | None) -> Short | None:
+    """The short key of arguments that are arrays, or containers of arrays on the device."""
+    key: list[Hashable] = [config.epoch]
+    for x in args:
+        if type(x) is not np.ndarray and not isinstance(x, OnDevice):
+            break
+        key.append(x.dtype)
+        key.append(x.shape)
+    else:
+        return Short(tuple(key), args, None)
+    if not DEVICES or (device is not None and on_host(device)):
+        return None
+    leaves, treedef = tree.flatten((args, {}))
+    if not leaves or not all([isinstance(x, OnDevice) for x in leaves]):
+        return None
+    types = [part for x in leaves for part in (x.dtype, x.shape)]
+    return Short((config.epoch, tree.exact(treedef), *types), leaves, treedef)
+
+
+class Traceable(NamedTuple):
+    """A function and the types of its arguments: `traced(avals)` is its entry, and what it closes
+    over if that are tracers; `avals` with symbols in place of sizes, or None for these."""
+
+    avals: Sequence[Aval]
+    names: Callable[[], Sequence[str]]
+    traced: Callable[[Sequence[Aval] | None], tuple[Entry, Sequence[Tracer]]]
 
 
 class Call(NamedTuple):

@@ -38,7 +38,9 @@ from fgrad.compile.jit.entries import (
     Given,
     Short,
     Signature,
+    Traceable,
     donated_leaves,
+    short_of,
 )
 from fgrad.compile.jit.recent import RECENT, Use
 from fgrad.compile.jit.recorded import recorded, result_of
@@ -69,7 +71,7 @@ from fgrad.trace import Tracer, Value, trace
 from fgrad.tracing.axes import axes_of, open_axes
 from fgrad.tracing.capturing import captured_or_plain, user_form
 from fgrad.tracing.device_tracing import device_of, lower
-from fgrad.tracing.on_device import DEVICES, HOST, OnDevice, device_among
+from fgrad.tracing.on_device import HOST, OnDevice, device_among
 from fgrad.tracing.outside.draws import Draws, generators
 from fgrad.tracing.outside.hidden import Hidden, Inputs, candidates, trace_with_inputs
 from fgrad.tracing.outside.watches import Key, Number, Watches
@@ -112,7 +114,9 @@ class Jitted(Staged):
         capture: bool | None = None,
         dynamic: Dynamic = False,
     ) -> None:
-        functools.update_wrapper(self, fun)
+        # The attributes of an object that is no function are its own.
+        updated = ("__dict__",) if type(fun) is types.FunctionType else ()
+        functools.update_wrapper(self, fun, updated=updated)
         self.fun = fun
         self.static_argnums = static_argnums
         self.static_argnames = static_argnames
@@ -162,31 +166,14 @@ class Jitted(Staged):
                 return last.entry.result(outs)
         if config.disable_jit:
             return self.fun(*args, **kwargs)
-        short = None if kwargs or self.static_argnums or open_axes() else self._short(args)
+        is_plain = not (kwargs or self.static_argnums or open_axes())
+        short = short_of(args, self.device) if is_plain else None
         entry = None if short is None else self.entries.get(short.key)
         if short is None or entry is None or entry.watches.changed() is not None:
             call = self.traced_call(args, kwargs, short)
         else:
             call = Call(entry, short.leaves, (), Given(args, kwargs, short.leaves), short)
         return self._answer(call)
-
-    def _short(self, args: tuple[object, ...]) -> Short | None:
-        """The short key of arguments that are arrays, or containers of arrays on the device."""
-        key: list[Hashable] = [config.epoch]
-        for x in args:
-            if type(x) is not np.ndarray and not isinstance(x, OnDevice):
-                break
-            key.append(x.dtype)
-            key.append(x.shape)
-        else:
-            return Short(tuple(key), args, None)
-        if not DEVICES or (self.device is not None and on_host(self.device)):
-            return None
-        leaves, treedef = tree.flatten((args, {}))
-        if not leaves or not all([isinstance(x, OnDevice) for x in leaves]):
-            return None
-        types = [part for x in leaves for part in (x.dtype, x.shape)]
-        return Short((config.epoch, tree.exact(treedef), *types), leaves, treedef)
 
     def traced_call(
         self, args: tuple[object, ...], kwargs: dict[str, object], short: Short | None
@@ -342,9 +329,17 @@ class Jitted(Staged):
         self, args: tuple[object, ...], kwargs: dict[str, object], closed_over: bool = False
     ) -> Entry:
         """What would be kept for some arguments."""
+        return self.traceable(args, kwargs, closed_over).traced(None)[0]
+
+    def traceable(
+        self, args: tuple[object, ...], kwargs: dict[str, object], closed_over: bool = False
+    ) -> Traceable:
+        """What traces the function for some arguments."""
         signature = self._signature(args, kwargs)
         leaves = [self._leaf(x, k, signature) for k, x in enumerate(signature.leaves)]
-        return self._trace(signature, leaves, closed_over)[0]
+        traced = functools.partial(self._trace, signature, leaves, closed_over)
+        names = functools.partial(self._names, signature)
+        return Traceable([aval_of(x) for x in leaves], names, traced)
 
     # Arguments.
 

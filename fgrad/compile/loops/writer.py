@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import whole
+from fgrad.base.sizes import Num
 from fgrad.compile.kernel.affine import (
     AffineIndex,
     bounds,
@@ -186,9 +188,10 @@ class LoopWriter:
     def number(self, x: Any, dtype: np.dtype) -> int:
         """A constant."""
         id = self.b.const(x, dtype)
-        self.numbers[id] = np.asarray(x).astype(dtype)[()]
+        if type(x) is not Num:
+            self.numbers[id] = np.asarray(x).astype(dtype)[()]
         if dtype == INT64:
-            self.affine[id] = AffineIndex(int(x))
+            self.affine[id] = AffineIndex(whole(x))
         return id
 
     def index(self, place: AffineIndex, dtype: np.dtype = INT64) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fgrad.base.sizes import Num
 from fgrad.compile.passes.dce import without
 from fgrad.compile.passes.fold_sizes import folded_size
 from fgrad.ir.aval import Aval
@@ -36,7 +37,11 @@ def fold(program: Program) -> Program:
         if size is not None:
             eqn, folded = size, True
         if eqn.prim is prims.size:
-            sizes[eqn.outputs[0]] = eqn.params["value"]
+            value, (var,) = eqn.params["value"], eqn.outputs
+            if type(value) is not Num:  # of a program for one size, read from a file
+                env[var] = Lit(var.aval.dtype.type(value))
+                continue
+            sizes[var] = value
         if eqn.prim is barrier_p:
             known = [type(a) is Lit for a in eqn.inputs]
             env.update(

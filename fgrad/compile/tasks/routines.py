@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_functions import least, most, whole
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import (
     CHUNK_CYCLES,
@@ -210,7 +211,7 @@ class RowTop(NamedTuple):
     @property
     def pieces(self) -> int:
         """The groups of rows that are the step's range."""
-        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
+        return most(1, least(whole(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
 
 
 class RowWalk(NamedTuple):
@@ -239,7 +240,7 @@ class RowWalk(NamedTuple):
     @property
     def pieces(self) -> int:
         """The groups of rows that are the step's range."""
-        return max(1, min(int(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
+        return most(1, least(whole(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
 
 
 class RowSearch(NamedTuple):

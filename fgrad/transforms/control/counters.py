@@ -20,6 +20,7 @@ from fgrad.ir.program import Program
 from fgrad.ops.counters import counter_step
 from fgrad.ops.elementwise import add, mul, sub
 from fgrad.ops.shape import iota_p
+from fgrad.ops.size import number
 from fgrad.trace import Tracer, Value, run
 from fgrad.transforms.control.common import Values, some, split_list
 from fgrad.transforms.core.derived_programs import Mask, derived_program
@@ -86,7 +87,7 @@ def uncounted(values: Values, params: EqnParams) -> Uncounted | None:
     def step_of(*given: Value) -> list[Value]:
         c, k, x = split_list(given, n_consts, kept)
         t, each = x[-1], iter(k)
-        t = sub(INT64.type(length - 1), t) if params["reverse"] else t
+        t = sub(number(length - 1, INT64), t) if params["reverse"] else t
         carry = [_counted(t, *starts[j]) if j in starts else next(each) for j in range(n_carry)]
         outs = run(body, [*c, *carry, *x[:-1]])
         return [y for j, y in enumerate(outs) if j not in starts]
@@ -94,7 +95,7 @@ def uncounted(values: Values, params: EqnParams) -> Uncounted | None:
     key = ("uncounted", n_consts, n_carry, tuple(starts.items()), params["reverse"], length)
     without = derived_program(body, key, step_of, avals, "uncounted")
     changes = {"body": without, "n_carry": kept}
-    last = {k: INT64.type(first + step * length) for k, (first, step) in starts.items()}
+    last = {k: number(first + step * length, INT64) for k, (first, step) in starts.items()}
     return Uncounted({**params, **changes}, stays, n_consts, last)
 
 

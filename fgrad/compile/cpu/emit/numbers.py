@@ -68,7 +68,7 @@ class Register:
 
 def known(extent: int | Register) -> int:
     """An extent, or one of those that it can have."""
-    return int(extent.value) if isinstance(extent, Register) else extent
+    return whole(extent.value) if isinstance(extent, Register) else extent
 
 
 def is_written_out(loop: Loop) -> bool:
