@@ -224,7 +224,7 @@ def test_most_sizes_need_no_compilation(tmp_path: Path, rng: np.random.Generator
     loaded = fgrad.load(tmp_path / "f")
     for n in range(300, 340):
         loaded(*resized(args, 48, n))
-    assert len(loaded._templates) <= 12  # type: ignore[attr-defined]
+    assert len(loaded._changing.templates) <= 12  # type: ignore[attr-defined]
 
 
 def test_sizes_are_kept_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ def test_sizes_are_kept_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     loaded = fgrad.load(tmp_path / "f")
     for n in [*range(2, 20), *range(2, 20)]:
         assert all([same(loaded(np.ones(n)), np.full(n, 2.0)) for _ in range(CALLS)])
-    assert len(loaded._forms) == 5  # type: ignore[attr-defined]
+    assert len(loaded._changing._forms) == 5  # type: ignore[attr-defined]
 
 
 def test_threads_with_different_sizes(tmp_path: Path) -> None:

@@ -8,15 +8,13 @@ The guards of the trace are checked first: lengths for which the program is anot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
-
-import numpy as np
 
 from fgrad.aot import parsing
 from fgrad.aot.files import File
-from fgrad.aot.load import Form, Loaded, executable_of
 from fgrad.aot.trees import paths_of
+from fgrad.aot.trusted import Form
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.size_data import BadNumbers, Written, checked, evaluated, failing, text_of
@@ -32,12 +30,13 @@ from fgrad.tracing.on_device import HOST
 from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
-    from fgrad.aot.load import Executable
+    from fgrad.aot.trusted import Executable
 
 MOST_FORMS = 512  # kept: those made last
 MOST_TEMPLATES = 16  # made
 
 Lengths: TypeAlias = "tuple[int, ...]"  # of the symbols
+Shapes: TypeAlias = "Sequence[tuple[int, ...]]"  # of the leaves
 
 
 class _Axes(NamedTuple):
@@ -47,55 +46,59 @@ class _Axes(NamedTuple):
     written: Written
 
 
-class LoadedSizes(Loaded):
-    """A function from a file, for arguments of several lengths."""
+class Changing:
+    """The programs of a file for arguments of several lengths.
 
-    def __init__(self, file: File) -> None:
+    Arguments:
+        names: what users call the function, and the structure of its arguments.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        names: tuple[str, PyTree],
+        in_avals: Sequence[Aval],
+        out_avals: Sequence[Aval],
+    ) -> None:
         self.lock = own_lock(self)
-        self._forms: dict[Lengths, Form] = {}
-        self._programs: dict[Lengths, Program] = {}
-        self._templates: list[Template] = []
-        self._takes_symbols = True  # whether the compiler can do with symbols
-        super().__init__(file, False)
-
-    def _compiled(self) -> Form:
-        """What runs the program for the lengths of the example."""
-        self._axes = _axes_of(self._file, self._in_avals)
+        self._file, self._names, self._in_avals = file, names, in_avals
+        self._axes = _axes_of(file, in_avals)
         groups = self._axes.groups
         self._symbols = {place: k for k, group in enumerate(groups) for place in group}
+        self._forms: dict[Lengths, Form] = {}
+        self._programs: dict[Lengths, Program] = {}
+        self.templates: list[Template] = []
+        self._takes_symbols = True  # whether the compiler can do with symbols
         try:
-            form = self._form_at(self._lengths([aval.shape for aval in self._in_avals]))
+            self.example = self._lengths([aval.shape for aval in in_avals])
+            form = self._form_at(self.example, None)
         except ArgumentError:
-            self._file.refuse("its example is not of the lengths that it is for")
+            file.refuse("its example is not of the lengths that it is for")
         given = [(a.shape, a.dtype) for a in form.typed().out_avals]
-        if given != [(a.shape, a.dtype) for a in self._out_avals]:
-            self._file.refuse("the program gives other results than its head says")
-        return form
-
-    @property
-    def program(self) -> Program:
-        """The program for the lengths of the example."""
-        return self._program_at(self._lengths([aval.shape for aval in self._in_avals]))
-
-    def __repr__(self) -> str:
-        return f"<{self.name} of {self._file.path}: compiled for changing lengths>"
+        if given != [(a.shape, a.dtype) for a in out_avals]:
+            file.refuse("the program gives other results than its head says")
 
     # Arguments.
 
-    def _form_for(self, leaves: Sequence[np.ndarray]) -> Form:
-        lengths = self._lengths([x.shape for x in leaves])
-        return self._forms.get(lengths) or self._form_at(lengths)
+    def form_for(self, shapes: Shapes, forget: Callable[[Form], None] | None) -> Form:
+        """What runs the program for arguments of these shapes; `forget` is told of what is no
+        longer kept."""
+        lengths = self._lengths(shapes)
+        return self._forms.get(lengths) or self._form_at(lengths, forget)
 
-    def _program_for(self, leaves: Sequence[PyTree]) -> Program:
-        return self._program_at(self._lengths([np.shape(x) for x in leaves]))
+    def program_for(self, shapes: Shapes) -> Program:
+        """The program for arguments of these shapes."""
+        return self.program_at(self._lengths(shapes))
 
-    def _fits(self, shape: tuple[int, ...], k: int) -> bool:
+    def fits(self, shape: tuple[int, ...], k: int) -> bool:
+        """Whether a leaf may have a shape, whatever the others have."""
         known = self._in_avals[k].shape
         return len(shape) == len(known) and all(
             [n == known[axis] or (k, axis) in self._symbols for axis, n in enumerate(shape)]
         )
 
-    def _expected(self, k: int) -> str:
+    def expected(self, k: int) -> str:
+        """The type of a leaf."""
         aval = self._in_avals[k]
         dims = [
             f"n{self._symbols[k, axis]}" if (k, axis) in self._symbols else str(n)
@@ -103,7 +106,7 @@ class LoadedSizes(Loaded):
         ]
         return f"{DTYPE_NAMES[aval.dtype.name]}[{','.join(dims)}]"
 
-    def _lengths(self, shapes: Sequence[tuple[int, ...]]) -> Lengths:
+    def _lengths(self, shapes: Shapes) -> Lengths:
         """The lengths of the symbols.
 
         Raises:
@@ -130,11 +133,11 @@ class LoadedSizes(Loaded):
         return tuple(found)
 
     def _place(self, leaf: int, axis: int) -> str:
-        return f"axis {axis} of {paths_of(self.arguments, 'argument ')[leaf]}"
+        return f"axis {axis} of {paths_of(self._names[1], 'argument ')[leaf]}"
 
     def _refuse(self, given: str, why: str, example: str) -> NoReturn:
         raise ArgumentError(
-            f"{self!r}: the lengths of the arguments do not fit.",
+            f"{self._names[0]}: the lengths of the arguments do not fit.",
             (
                 ("given", given),
                 ("why", why),
@@ -144,32 +147,32 @@ class LoadedSizes(Loaded):
 
     # Programs.
 
-    def _form_at(self, lengths: Lengths) -> Form:
+    def _form_at(self, lengths: Lengths, forget: Callable[[Form], None] | None) -> Form:
         """What runs the program for these lengths."""
         with self.lock:
             form = self._forms.pop(lengths, None) or self._made(lengths)
             if len(self._forms) >= MOST_FORMS:
                 oldest = self._forms.pop(next(iter(self._forms)))
-                if self._native:
-                    self._native.forget(oldest)
+                if forget is not None:
+                    forget(oldest)
             self._forms[lengths] = form
             return form
 
     def _made(self, lengths: Lengths) -> Form:
-        for template in self._templates:
+        for template in self.templates:
             made = template.instance(lengths, "template")
             if made is not None:
                 return _form(*made)
         self._numbers(lengths)  # which refuses lengths that the trace is not for
-        if self._takes_symbols and len(self._templates) < MOST_TEMPLATES:
+        if self._takes_symbols and len(self.templates) < MOST_TEMPLATES:
             template = self._template(lengths)
             made = template and template.instance(lengths, "symbols")
             self._takes_symbols = made is not None
             if template and made:
-                self._templates.insert(0, template)
+                self.templates.insert(0, template)
                 return _form(*made)
-        program = self._program_at(lengths)
-        return _form(program, executable_of(self._file, program))
+        program = self.program_at(lengths)
+        return _form(program, parsing.executable_of(self._file, program))
 
     def _numbers(self, lengths: Sequence[Size]) -> list[Size]:
         """All numbers of the program.
@@ -196,7 +199,7 @@ class LoadedSizes(Loaded):
         given = [f"n{k} = {n}, {p}" for k, (n, p) in enumerate(zip(lengths, places, strict=True))]
         self._refuse("; ".join(given), why, "an example of these lengths")
 
-    def _program_at(self, lengths: Lengths) -> Program:
+    def program_at(self, lengths: Lengths) -> Program:
         """The program with numbers for the symbols."""
         found = self._programs.get(lengths)
         if found is None:

@@ -11,31 +11,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from fgrad.aot.files import File, avals_of, damaged, read
+from fgrad.aot.files import File, avals_of, read
 from fgrad.aot.trees import check_spec, leaves_of, made
-from fgrad.aot.trusted import code_of
+from fgrad.aot.trusted import Form, code_of
 from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.ir.aval import PYTHON_SCALARS, Aval
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from fgrad import errors
     from fgrad.aot import dynamic, native, parsing
     from fgrad.compile.jit import call as calls
     from fgrad.ir.program import Program
     from fgrad.typing import PyTree
-
-    class Executable(Protocol):
-        """What runs a program on contiguous arrays."""
-
-        def __call__(self, args: Sequence[np.ndarray], /) -> Sequence[object]: ...
 
 else:
     calls = lazy_module("fgrad.compile.jit.call")
@@ -72,17 +65,7 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Loaded:
         {'y': array([0.        , 1.68294197])}
     """
     file = read(os.fspath(path))
-    return dynamic.LoadedSizes(file) if "sizes" in file.head else Loaded(file, trust)
-
-
-class Form:
-    """What runs a program for arguments of some types, and how it is called."""
-
-    def __init__(self, executable: Executable, typed: Callable[[], Program]) -> None:
-        self.executable = executable
-        self.typed = typed  # a program of these types
-        self.was_called = False
-        self.signature: Any = None  # of the native calls
+    return Loaded(file, trust)
 
 
 class Loaded:
@@ -106,23 +89,30 @@ class Loaded:
         self._program: Program | None = None
         self._native: Any = None  # what makes calls natively
         self._fast: Any = None  # the same, from when it has learnt one
+        self._changing: dynamic.Changing | None = None
+        if "sizes" in file.head:  # lengths may change
+            names = f"<{self.name} of {file.path}>", self.arguments
+            self._changing = dynamic.Changing(file, names, self._in_avals, self._out_avals)
         found = code_of(file, self._in_avals, self._out_avals) if trust else None
         self.is_native = found is not None
-        self._form = self._compiled() if found is None else Form(found, lambda: self.program)
-
-    def _compiled(self) -> Form:
-        """What the compiler makes of the text."""
-        return Form(executable_of(self._file, self.program), lambda: self.program)
+        self._form: Form | None = None
+        if found is not None:
+            self._form = Form(found, lambda: self.program)
+        elif self._changing is None:
+            self._form = Form(parsing.executable_of(file, self.program), lambda: self.program)
 
     @property
     def program(self) -> Program:
         """The program, read from its text."""
+        if self._changing is not None:
+            return self._changing.program_at(self._changing.example)
         if self._program is None:
             self._program = parsing.program_of(self._file, self._in_avals, self._out_avals)
         return self._program
 
     def __repr__(self) -> str:
         how = "machine code" if self.is_native else "compiled"
+        how += " for changing lengths" * (self._changing is not None)
         return f"<{self.name} of {self._file.path}: {how}>"
 
     def __call__(self, *args: PyTree) -> PyTree:
@@ -143,7 +133,7 @@ class Loaded:
                 leaves[k] = self._array(leaf, k, at)
         if traced:
             return made(self.results, self._traced(leaves))
-        form = self._form_for(leaves)
+        form = self._form or self._form_for(leaves)
         outs = form.executable(leaves)
         if not form.was_called:
             form.was_called = True  # the first call may be the only one
@@ -154,13 +144,11 @@ class Loaded:
                 self._fast = self._native
         return made(self.results, outs)
 
-    def _form_for(self, _leaves: Sequence[np.ndarray]) -> Form:
-        """What runs the program for these arguments."""
-        return self._form
-
-    def _program_for(self, _leaves: Sequence[PyTree]) -> Program:
-        """The program for these arguments."""
-        return self.program
+    def _form_for(self, leaves: Sequence[np.ndarray]) -> Form:
+        """What runs the program for these lengths."""
+        assert self._changing is not None
+        forget = None if self._native is None else self._native.forget
+        return self._changing.form_for([x.shape for x in leaves], forget)
 
     def _traced(self, leaves: Sequence[PyTree]) -> Sequence[object]:
         if self._file.head.get("differentiable") is not True:
@@ -174,7 +162,10 @@ class Loaded:
                     ),
                 ),
             )
-        return calls.call(self._program_for(leaves), leaves)
+        program = self.program
+        if self._changing is not None:
+            program = self._changing.program_for([np.shape(x) for x in leaves])
+        return calls.call(program, leaves)
 
     def _array(self, leaf: PyTree, k: int, at: str) -> np.ndarray:
         """A leaf as the array that the program takes."""
@@ -193,10 +184,14 @@ class Loaded:
 
     def _fits(self, shape: tuple[int, ...], k: int) -> bool:
         """Whether a leaf has a shape that the program takes."""
+        if self._changing is not None:
+            return self._changing.fits(shape, k)
         return shape == self._in_avals[k].shape
 
     def _expected(self, k: int) -> str:
         """The type of a leaf."""
+        if self._changing is not None:
+            return self._changing.expected(k)
         return f"{self._in_avals[k].strong()}"
 
     def _wrong(self, at: str, expected: str, given: str = "") -> NoReturn:
@@ -206,22 +201,6 @@ class Loaded:
         where = f"argument {at[1:].replace(']', '', 1)} does" if at else "the arguments do"
         rows.append(("why", "a file holds one program, for one type of arguments."))
         raise errors.ArgumentError(f"{self!r}: {where} not fit.", rows)
-
-
-def executable_of(file: File, program: Program) -> Executable:
-    """The compiled form of a program from a file.
-
-    Raises:
-        ExportError: it cannot be compiled.
-    """
-    try:
-        return calls.executable_of(program)
-    except errors.FgradError:
-        raise
-    except Exception as error:
-        raise damaged(
-            file.path, f"its program cannot be compiled: {type(error).__name__}"
-        ) from error
 
 
 def _is_traced(leaf: PyTree) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgrad import tree
 from fgrad.aot.trees import made
-from fgrad.aot.trusted import TrustedExecutable
+from fgrad.aot.trusted import Form, TrustedExecutable
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.entry.table import Parameters, Results, Signature, Work
@@ -21,7 +21,7 @@ from fgrad.typing import PyTree
 
 if TYPE_CHECKING:
     from fgrad.aot import libraries
-    from fgrad.aot.load import Form, Loaded
+    from fgrad.aot.load import Loaded
 else:
     libraries = lazy_module("fgrad.aot.libraries")
 

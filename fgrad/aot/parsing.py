@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from fgrad.aot.files import File
+from fgrad.aot.files import File, damaged
 from fgrad.aot.located import locate
 from fgrad.aot.operations import import_operations
 from fgrad.base.sizes import Size
+from fgrad.compile.jit import call as calls
 from fgrad.errors import CheckError, FgradError
 from fgrad.ir.aval import Aval
 from fgrad.ir.check import check_program
@@ -15,6 +17,9 @@ from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program
 from fgrad.ir.walk import communicates, subprograms
 from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - rules of loops and branches
+
+if TYPE_CHECKING:
+    from fgrad.aot.trusted import Executable
 
 MOST_BYTES = 1 << 46  # of one array in a program
 
@@ -63,6 +68,21 @@ def program_of(
                 if few or var.aval.size * var.aval.dtype.itemsize > MOST_BYTES:
                     file.refuse("its program has an array that no memory holds")
     return program
+
+
+def executable_of(file: File, program: Program) -> Executable:
+    """The compiled form of a program from a file.
+
+    Raises:
+        ExportError: it cannot be compiled.
+    """
+    try:
+        return calls.executable_of(program)
+    except FgradError:
+        raise
+    except Exception as error:
+        why = f"its program cannot be compiled: {type(error).__name__}"
+        raise damaged(file.path, why) from error
 
 
 def _why(error: FgradError) -> str:

@@ -17,14 +17,34 @@ from fgrad.compile.llvm.processor import processor
 from fgrad.ir.aval import Aval
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Protocol
+
     from fgrad.aot import libraries
     from fgrad.compile.llvm import generator
+    from fgrad.ir.program import Program
+
+    class Executable(Protocol):
+        """What runs a program on contiguous arrays."""
+
+        def __call__(self, args: Sequence[np.ndarray], /) -> Sequence[object]: ...
+
 else:
     generator = lazy_module("fgrad.compile.llvm.generator")
     libraries = lazy_module("fgrad.aot.libraries")
 
 RUN, ATTACH = "fgrad_run", "fgrad_attach"
 _WORD = 8
+
+
+class Form:
+    """What runs a program for arguments of some types, and how it is called."""
+
+    def __init__(self, executable: Executable, typed: Callable[[], Program]) -> None:
+        self.executable = executable
+        self.typed = typed  # a program of these types
+        self.was_called = False
+        self.signature: Any = None  # of the native calls
 
 
 class Words(NamedTuple):

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.size_functions import bits, chosen, least, most, ones, rounded, whole
+from fgrad.base.size_functions import bits, chosen, least, most, ones, rounded, truncated
 from fgrad.base.size_terms import Terms
 from fgrad.base.sizes import OPERATOR_SIGNS, Num, Size, Sizes, value_of
 
@@ -231,7 +231,7 @@ _OPERATIONS: dict[str, tuple[int, Callable[..., Size]]] = {
     "truediv": (2, operator.truediv),
     "pow": (2, _power),
     "neg": (1, operator.neg),
-    "int": (1, whole),
+    "int": (1, truncated),
     "bits": (1, bits),
     "ones": (1, ones),
     "min": (0, least),

@@ -15,7 +15,7 @@ import numpy as np
 from fgrad.base.sizes import Num, Size, is_symbolic, value_of
 
 
-def whole(x: Size) -> Size:
+def truncated(x: Size) -> Size:
     """`int(x)` of a number that may be a Num."""
     if type(x) is not Num:
         return int(x)

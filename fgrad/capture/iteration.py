@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from fgrad.base.size_functions import length_of, whole
+from fgrad.base.size_functions import integer, length_of
 from fgrad.base.sizes import is_symbolic
 from fgrad.capture.elements import own_part
 from fgrad.capture.ragged import Ragged
@@ -44,7 +44,7 @@ class Steps:
 
     def known_count(self) -> int | None:
         """The number of items, if it is known, which may be a length that changes."""
-        return None if is_unknown(self.count) else whole(self.count)
+        return None if is_unknown(self.count) else integer(self.count)
 
     def __iter__(self) -> Iterator[object]:
         count = self.known_count()

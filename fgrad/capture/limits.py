@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.kinds import is_any
-from fgrad.base.size_functions import whole
+from fgrad.base.sizes import Num
 from fgrad.ops.checked import checked_p
 from fgrad.ops.elementwise import convert_p, floor_divide, max_p, min_p, mul_p, neg_p, sub_p
 from fgrad.ops.families import bound_by
@@ -59,7 +59,8 @@ class _Ranges:
     def of(self, x: object) -> Range | None:
         """The range of a value."""
         if is_any(x, (int, np.integer)) or (isinstance(x, np.ndarray) and not x.shape):
-            return whole(x), whole(x)
+            known = x if type(x) is Num else int(x)  # type: ignore[call-overload]
+            return known, known
         while isinstance(x, Tracer) and isinstance(x.value, Tracer):
             x = x.value
         return self.at(x.builder, x.index) if isinstance(x, Tracer) else None

@@ -11,7 +11,7 @@ from fgrad import tree
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.keywords import also_takes
 from fgrad.base.progress import Progress, Told
-from fgrad.base.size_functions import whole
+from fgrad.base.size_functions import truncated
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import INT64, Aval
 from fgrad.lax.bodies import (
@@ -173,7 +173,7 @@ def _length(items: Leaves, length: int | None) -> int:
             raise ShapeError("lax.scan: an item of xs is a scalar; there is no axis to walk.")
         found.append(x.shape[0])
     if length is not None:
-        found.append(whole(length))
+        found.append(truncated(length))
     if not found:
         raise ArgumentError("lax.scan: without xs, length= must be given.")
     if any([x != found[0] for x in found]):

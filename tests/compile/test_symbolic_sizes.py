@@ -14,7 +14,7 @@ from resized import compared, over_sizes, same
 import fgrad
 from fgrad import explain_retrace, grad, lax, value_and_grad, vmap
 from fgrad.base.size_code import Formula, listed
-from fgrad.base.size_functions import chosen, least, length_of, most, slice_of, whole
+from fgrad.base.size_functions import chosen, least, length_of, most, slice_of, truncated
 from fgrad.base.sizes import Num, Sizes
 from fgrad.errors import ArgumentError, RetraceWarning
 
@@ -33,7 +33,7 @@ def _value(kind: int, a: Any, b: Any) -> Any:
     functions = [
         lambda: a + b, lambda: a - b, lambda: a * b, lambda: a // 7, lambda: a % 5,
         lambda: -(-a // 8), lambda: (a * b) // 4, lambda: least(a, b, 40), lambda: most(a, b),
-        lambda: chosen(a, b, a, b), lambda: whole(a * 1.5), lambda: length_of(2, a, 3),
+        lambda: chosen(a, b, a, b), lambda: truncated(a * 1.5), lambda: length_of(2, a, 3),
         lambda: slice_of(slice(1, -1, 2), a)[1], lambda: a * 12 // 3, lambda: max(a, 3) % 4,
     ]  # fmt: skip
     return functions[kind % len(functions)]()

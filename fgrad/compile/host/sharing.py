@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgrad.base.size_functions import chosen, least, most, whole
+from fgrad.base.size_functions import chosen, least, most, truncated
 from fgrad.base.sizes import is_symbolic
 from fgrad.compile.host.program import Call, Share
 from fgrad.compile.kernel.machine import CHUNK_CYCLES, SHARED_CYCLES
@@ -16,7 +16,7 @@ def shared_call(
 
     `each` is the number of pieces for each thread: few where a piece repeats some work.
     """
-    pieces = least(each * config.num_threads, whole(cost / CHUNK_CYCLES), extent // grain)
+    pieces = least(each * config.num_threads, truncated(cost / CHUNK_CYCLES), extent // grain)
     if config.num_threads > 1 and is_symbolic((pieces, extent)):
         pieces = chosen(cost, SHARED_CYCLES, 1, most(pieces, 1))  # one piece is a call
     elif config.num_threads < 2 or pieces < 2 or cost < SHARED_CYCLES:

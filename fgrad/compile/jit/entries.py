@@ -10,7 +10,6 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.backend import on_host
 from fgrad.compile.jit.call import keep_executable
 from fgrad.compile.jit.effects import Effects
 from fgrad.compile.jit.flatten_codegen import Take, taker
@@ -163,8 +162,9 @@ class Short(NamedTuple):
     treedef: tree.TreeDef | None
 
 
-def short_of(args: tuple[object, ...], device: str | None) -> Short | None:
-    """The short key of arguments that are arrays, or containers of arrays on the device."""
+def short_of(args: tuple[object, ...], on_device: bool) -> Short | None:
+    """The short key of arguments that are arrays, or containers of arrays on a device, if it may
+    run there."""
     key: list[Hashable] = [config.epoch]
     for x in args:
         if type(x) is not np.ndarray and not isinstance(x, OnDevice):
@@ -173,7 +173,7 @@ def short_of(args: tuple[object, ...], device: str | None) -> Short | None:
         key.append(x.shape)
     else:
         return Short(tuple(key), args, None)
-    if not DEVICES or (device is not None and on_host(device)):
+    if not (DEVICES and on_device):
         return None
     leaves, treedef = tree.flatten((args, {}))
     if not leaves or not all([isinstance(x, OnDevice) for x in leaves]):

@@ -167,7 +167,8 @@ class Jitted(Staged):
         if config.disable_jit:
             return self.fun(*args, **kwargs)
         is_plain = not (kwargs or self.static_argnums or open_axes())
-        short = short_of(args, self.device) if is_plain else None
+        on_device = self.device is None or not on_host(self.device)
+        short = short_of(args, on_device) if is_plain else None
         entry = None if short is None else self.entries.get(short.key)
         if short is None or entry is None or entry.watches.changed() is not None:
             call = self.traced_call(args, kwargs, short)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.size_functions import whole
+from fgrad.base.size_functions import integer
 from fgrad.base.sizes import Num
 from fgrad.compile.kernel.affine import (
     AffineIndex,
@@ -191,7 +191,7 @@ class LoopWriter:
         if type(x) is not Num:
             self.numbers[id] = np.asarray(x).astype(dtype)[()]
         if dtype == INT64:
-            self.affine[id] = AffineIndex(whole(x))
+            self.affine[id] = AffineIndex(integer(x))
         return id
 
     def index(self, place: AffineIndex, dtype: np.dtype = INT64) -> int:

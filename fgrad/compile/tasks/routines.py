@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.size_functions import least, most, whole
+from fgrad.base.size_functions import least, most, truncated
 from fgrad.compile.kernel.ir import Kernel
 from fgrad.compile.kernel.machine import (
     CHUNK_CYCLES,
@@ -211,7 +211,7 @@ class RowTop(NamedTuple):
     @property
     def pieces(self) -> int:
         """The groups of rows that are the step's range."""
-        return most(1, least(whole(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
+        return most(1, least(truncated(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
 
 
 class RowWalk(NamedTuple):
@@ -240,7 +240,7 @@ class RowWalk(NamedTuple):
     @property
     def pieces(self) -> int:
         """The groups of rows that are the step's range."""
-        return most(1, least(whole(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
+        return most(1, least(truncated(self.cycles / CHUNK_CYCLES), self.rows, most_pieces()))
 
 
 class RowSearch(NamedTuple):

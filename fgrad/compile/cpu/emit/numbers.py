@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.size_functions import bits, rounded, whole
+from fgrad.base.size_functions import bits, rounded, truncated
 from fgrad.base.sizes import NotShared, Num, is_symbolic, settled
 from fgrad.compile.kernel.cost import weight
 from fgrad.compile.kernel.ir import (
@@ -68,7 +68,7 @@ class Register:
 
 def known(extent: int | Register) -> int:
     """An extent, or one of those that it can have."""
-    return whole(extent.value) if isinstance(extent, Register) else extent
+    return truncated(extent.value) if isinstance(extent, Register) else extent
 
 
 def is_written_out(loop: Loop) -> bool:
@@ -268,7 +268,7 @@ class _Replacing:
     def loop(self, s: Loop) -> Loop:
         extent = settled(s.extent) if is_written_out(s) else self.take(s.extent, "extent")
         if looks_for_signals(s):
-            self.turns[s.axis] = self.take(whole(turn_cost(s)), "cost")
+            self.turns[s.axis] = self.take(truncated(turn_cost(s)), "cost")
         return s._replace(extent=extent, body=self.body(s.body))
 
 
