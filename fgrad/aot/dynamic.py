@@ -166,9 +166,9 @@ class Changing:
         self._numbers(lengths)  # which refuses lengths that the trace is not for
         if self._takes_symbols and len(self.templates) < MOST_TEMPLATES:
             template = self._template(lengths)
-            made = template and template.instance(lengths, "symbols")
+            made = None if template is None else template.instance(lengths, "symbols")
             self._takes_symbols = made is not None
-            if template and made:
+            if template is not None and made is not None:
                 self.templates.insert(0, template)
                 return _form(*made)
         program = self.program_at(lengths)

@@ -177,7 +177,7 @@ def exportable(
 class _Given(NamedTuple):
     """What is exported."""
 
-    jitted: Jitted
+    jitted: object
     example_args: tuple[PyTree, ...]
     caller: str
 
@@ -211,7 +211,7 @@ def _exportable(given: _Given, entry: Entry, symbols: Symbols | None) -> Exporta
     return Exportable(traced, parsed, text, arguments, results, not opaque, words)
 
 
-def _closed(entry: Entry, caller: str, jitted: Jitted) -> Program:
+def _closed(entry: Entry, caller: str, jitted: object) -> Program:
     """The program of an entry, with what it captured as constants."""
     effects = entry.effects
     if effects is not None and (effects.writes or effects.stores or effects.contiguous):

@@ -59,7 +59,8 @@ class _Ranges:
     def of(self, x: object) -> Range | None:
         """The range of a value."""
         if is_any(x, (int, np.integer)) or (isinstance(x, np.ndarray) and not x.shape):
-            known = x if type(x) is Num else int(x)  # type: ignore[call-overload]
+            known: Any = x
+            known = known if type(known) is Num else int(known)
             return known, known
         while isinstance(x, Tracer) and isinstance(x.value, Tracer):
             x = x.value

@@ -24,7 +24,7 @@ from fgrad.trace import Tracer, innermost, own_handle
 from fgrad.tracing.device_tracing import through
 from fgrad.tracing.on_device import DEVICES, device_among
 from fgrad.tracing.tables import deferred
-from fgrad.typing import ArrayLike, DTypeLike, ShapeLike
+from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
 if TYPE_CHECKING:
     from fgrad.numpy import creation
@@ -81,9 +81,7 @@ CREATED = frozenset({
 _FILLS = {"zeros": 0, "empty": 0, "ones": 1}
 
 
-def _filled(
-    value: int, shape: ShapeLike, dtype: DTypeLike = float, *_: object, **__: object
-) -> object:
+def _filled(value: int, shape: PyTree, dtype: PyTree = float, *_: object, **__: object) -> object:
     """An array of one number, whose shape has lengths that may change."""
     return creation.full(shape, numpy.dtype(dtype).type(value))
 
