@@ -158,3 +158,46 @@ def test_a_long_sum_of_padded_arrays_is_a_chain_of_updates(count: int) -> None:
     program = fgrad.jit(fgrad.grad(loss)).lower(x).program
     updates = [e for e in read_updates(simplify(program)).eqns if e.prim.name == "dynamic_update"]
     assert len(updates) == (count - 1 if count == 17 else 0)
+
+
+def _stencil(seed: int) -> tuple[Any, int]:
+    """A loop over updates of parts of an array by their neighbours and by numbers, and how long
+    the array is."""
+    rng = np.random.default_rng(seed)
+    length, kinds = int(rng.integers(6, 150)), rng.integers(0, 5, 3)
+    first, last = int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    a, b = rng.normal(size=2) * 0.3
+    steps = int(rng.integers(2, 9))
+
+    def program(u: Any) -> Any:
+        u = u.copy()
+        for _ in range(steps):
+            for kind in kinds:
+                if kind == 0:
+                    u[1:-1] = u[1:-1] + 0.2 * a * (u[2:] - 2.0 * u[1:-1] + u[:-2])
+                elif kind == 1:
+                    u[first:] = u[first:] * b + u[:-first]
+                elif kind == 2:
+                    u[:-last] = np.sin(u[:-last]) + a * u[last:]
+                elif kind == 3:
+                    u[0], u[-1] = 0.5, u[-2]
+                else:
+                    v = u.copy()
+                    v[first:-last] = u[first:-last] * np.cos(u[: -first - last])
+                    u = 0.5 * (v + b * u)
+        return np.sum(u**2)
+
+    return program, length
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gradients_of_stencils_in_loops_are_those_of_the_prompt(seed: int) -> None:
+    program, length = _stencil(seed)
+    u = np.random.default_rng(seed).normal(size=length) * 0.5
+    expected = fgrad.grad(program)(u)
+    scale = max(1.0, float(np.max(np.abs(expected))))
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(program))(u), expected, atol=1e-12 * scale)
+    batch = np.stack([u, 0.5 * u])
+    several = fgrad.jit(fgrad.vmap(fgrad.grad(program)))(batch)
+    np.testing.assert_allclose(several[0], expected, atol=1e-12 * scale)
+    np.testing.assert_allclose(several[1], fgrad.grad(program)(0.5 * u), atol=1e-12 * scale)

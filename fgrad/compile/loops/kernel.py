@@ -46,6 +46,7 @@ from fgrad.compile.loops.rows import RowWriter, is_long_product
 from fgrad.compile.loops.strips import in_strips
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loops.writer import FEW_CELLS, FEW_COSTLY, FEW_SUMMED, LoopBuilder
+from fgrad.compile.schedule.predicates import split_rows
 from fgrad.compile.tasks.routines import MatrixRoutine
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config
@@ -229,6 +230,7 @@ class _Loop:
         self.builder.close_to(0)
         kernel = fuse_multiply_add(drop_unread(self.builder.kernel()))
         kernel = in_strips(in_blocks(independent_steps(self.vectorised(kernel))))
+        kernel = split_rows(kernel)
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         if not kernel.body:
             return [*copies]

@@ -221,7 +221,8 @@ def _readable(w: LoopWriter, x: Value) -> Value:
 
 def _computed_once(w: LoopWriter, x: Value, reads: int) -> Value:
     """A value of which more elements are read than it has: in memory, where these take long."""
-    if isinstance(x, Row) and x.cost > CHEAP and reads > math.prod(x.shape):
+    size = math.prod(x.shape)
+    if isinstance(x, Row) and x.cost > CHEAP and reads > size + size // 8:
         return w.memory(x, x.shape, x.dtype)
     return x
 

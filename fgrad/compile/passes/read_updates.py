@@ -12,7 +12,10 @@ added to where they were read:
 
     dynamic_update(x, u, 2) + pad(v)    becomes     an update of a region by what it is and v
 
-So do sums of many padded arrays: one kernel would ask of each element which of them it is in.
+So do sums of many padded arrays: one kernel would ask of each element which of them it is in.  And
+a cotangent of which the middle was overwritten, but is read too, is not overwritten to be added to:
+
+    dynamic_update(x, 0, 1) + y         becomes     updates of y by its ends and those of x
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import TypeAlias
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import L2_BYTES
-from fgrad.compile.passes.rewriter import Rewriter, known_starts, lit
+from fgrad.compile.passes.rewriter import Rewriter, known_starts, lit, number_of
 from fgrad.compile.passes.simplify import EXACT_LAWS
 from fgrad.ir.aval import INT64, Aval
 from fgrad.ir.program import Atom, Eqn, Program, Var
@@ -73,7 +76,7 @@ def read_updates(program: Program) -> Program:
     starts = _long_sums(program)
     if not starts and not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
         return program
-    program = _added_in_place(program, starts)
+    program = _only_ends(_added_in_place(program, starts))
     updates: dict[Var, _Update] = {}
     for eqn in program.eqns:
         if eqn.prim is prims.dynamic_update:
@@ -155,12 +158,78 @@ def _added(r: Rewriter, e: Eqn, starts: Container[Var]) -> Atom | None:
         pad = r.source(other, prims.pad)
         if pad is None or not _is_plain_pad(pad) or r.source(x, *to) is None:
             continue
-        low, u = pad.params["low"], pad.inputs[0]
-        stop = tuple([a + n for a, n in zip(low, u.aval.shape, strict=True)])
-        old = r.make(prims.slice, x, start=low, stop=stop, step=(1,) * len(stop))
-        total = r.make(prims.add, old, u)
-        return r.make(prims.dynamic_update, x, total, *[lit(a, INT64) for a in low])
+        return _region_added(r, x, pad.inputs[0], pad.params["low"])
     return None
+
+
+def _region_added(r: Rewriter, x: Atom, u: Atom, start: tuple[int, ...]) -> Atom:
+    """An array that something was added to, from a place on."""
+    stop = tuple([a + n for a, n in zip(start, u.aval.shape, strict=True)])
+    total = r.make(prims.add, _sliced_at(r, x, start, stop), u)
+    return r.make(prims.dynamic_update, x, total, *[lit(a, INT64) for a in start])
+
+
+def _sliced_at(r: Rewriter, x: Atom, start: tuple[int, ...], stop: tuple[int, ...]) -> Atom:
+    return r.make(prims.slice, x, start=start, stop=stop, step=(1,) * len(start))
+
+
+def _only_ends(program: Program) -> Program:
+    """The program in which cotangents that others read too are not overwritten with zeros to be
+    added to: their ends are added to what they would be added to."""
+    uses = Counter([a for e in program.eqns for a in e.inputs if isinstance(a, Var)])
+    r = Rewriter(EXACT_LAWS)
+    return r.walk(program, lambda eqn: _ends_added(r, eqn, uses), "read_updates")
+
+
+def _ends_added(r: Rewriter, e: Eqn, uses: Mapping[Var, int]) -> Atom | None:
+    """A sum of an array that zeros were written into and another as the other, whose ends are
+    updated."""
+    if e.prim is not prims.add or not is_cotangent(e):
+        return None
+    for x, other in (e.inputs, e.inputs[::-1]):
+        update = r.source(x, prims.dynamic_update)
+        if update is None or not isinstance(x, Var) or uses[x] != 1:
+            continue
+        old, zeros, *starts = update.inputs
+        if not isinstance(old, Var) or uses[old] < 2 or not _is_zero(r, zeros):
+            continue
+        begins = known_starts(starts, old.aval.shape, zeros.aval.shape)
+        ends = None if begins is None else _ends(old.aval.shape, begins, zeros.aval.shape)
+        if ends is None:
+            continue
+        total, step = other, (1,) * old.aval.ndim
+        for start, stop in ends:
+            parts = [
+                r.make(prims.slice, a, start=start, stop=stop, step=step) for a in (old, total)
+            ]
+            new = r.make(prims.add, *parts)
+            total = r.make(prims.dynamic_update, total, new, *[lit(k, INT64) for k in start])
+        return total
+    return None
+
+
+def _ends(
+    shape: tuple[int, ...], begins: Sequence[int], sizes: tuple[int, ...]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]] | None:
+    """What is left of an array before and behind a region along one axis, None if that is more than
+    half of it or there are several such axes."""
+    axes = [k for k, (n, m) in enumerate(zip(shape, sizes, strict=True)) if n != m]
+    if len(axes) != 1 or 2 * sizes[axes[0]] < shape[axes[0]]:
+        return None
+    (axis,), found = axes, []
+    for first, last in ((0, begins[axis]), (begins[axis] + sizes[axis], shape[axis])):
+        start, stop = [0] * len(shape), list(shape)
+        start[axis], stop[axis] = first, last
+        if first < last:
+            found.append((tuple(start), tuple(stop)))
+    return found
+
+
+def _is_zero(r: Rewriter, x: Atom) -> bool:
+    """Whether an array is zero everywhere."""
+    full = r.source(x, prims.broadcast)
+    number = number_of(x if full is None else full.inputs[0])
+    return number is not None and number == 0
 
 
 def _covers(one: Region, other: Region) -> bool:

@@ -23,11 +23,13 @@ import numpy as np
 
 from fgrad.base.sizes import is_symbolic
 from fgrad.compile.kernel.cost import weight
+from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
 from fgrad.compile.kernel.ir import (
     Affine,
     Buffer,
     Const,
     Index,
+    Kernel,
     Load,
     Loop,
     Op,
@@ -62,6 +64,41 @@ def split_at_predicates(body: Body, names: Names, buffers: Mapping[str, Buffer])
         else:
             out.append(s)
     return tuple(out)
+
+
+def split_rows(kernel: Kernel) -> Kernel:
+    """The kernel of a loop with the loops of vectors inside it split where comparisons with their
+    axes change."""
+    found = list(walk(kernel.body))
+    if not any([isinstance(s, Op) and s.op in _COMPARE for s in found]):
+        return kernel
+    buffers = {b.name: b for b in kernel.buffers}
+    consts = {s.id: s.value for s in found if isinstance(s, Const)}
+    names = Names(kernel)
+
+    def rows(body: Body) -> Body:
+        out: list[Statement] = []
+        for s in body:
+            if not isinstance(s, Loop):
+                out.append(s)
+            elif s.kind == "parallel" and s.lanes > 1 and _is_straight(s):
+                out += Splitter(names, buffers, consts).pieces(s, {})
+            else:
+                out.append(s._replace(body=rows(s.body)))
+        return tuple(out)
+
+    body = rows(kernel.body)
+    return kernel if body == kernel.body else fuse_multiply_add(kernel._replace(body=body))
+
+
+def _is_straight(loop: Loop) -> bool:
+    """Whether a loop is a short formula."""
+    return all(
+        [
+            isinstance(s, (Const, Index, Load, Store, Op)) and weight(s) < LONG_OPERATION
+            for s in loop.body
+        ]
+    )
 
 
 def _may_split(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:
