@@ -220,11 +220,12 @@ def _readable(w: LoopWriter, x: Value) -> Value:
 
 
 def _computed_once(w: LoopWriter, x: Value, reads: int) -> Value:
-    """A value of which more elements are read than it has: in memory, where these take long."""
+    """A value of which clearly more elements are read than it has: in memory, where these take
+    long."""
+    if not isinstance(x, Row) or x.cost <= CHEAP:
+        return x
     size = math.prod(x.shape)
-    if isinstance(x, Row) and x.cost > CHEAP and reads > size + size // 8:
-        return w.memory(x, x.shape, x.dtype)
-    return x
+    return w.memory(x, x.shape, x.dtype) if reads > size + size // 8 else x
 
 
 def element_of(w: LoopWriter, x: Value, places: Places, predicate: int | None) -> int:
