@@ -11,10 +11,10 @@ from kernel_oracle import compare, fill
 
 import fgrad
 from fgrad.compile.kernel.ir import Kernel, Load, Loop
+from fgrad.compile.kernel.predicates import LEAST_PIECE, MOST_PIECES
 from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.kernel.text import parse_kernel
 from fgrad.compile.schedule.order import schedule
-from fgrad.compile.schedule.predicates import LEAST_PIECE, MOST_PIECES
 
 DTYPES = ["f4", "f8", "i4", "u1", "?", "f2"]
 GUARDED = """

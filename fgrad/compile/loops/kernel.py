@@ -25,6 +25,7 @@ from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
 from fgrad.compile.kernel.ir import Kernel, Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
+from fgrad.compile.kernel.predicates import split_rows
 from fgrad.compile.kernel.rewrite import Body
 from fgrad.compile.kernel.unread import drop_unread
 from fgrad.compile.loops.blocks import in_blocks
@@ -46,7 +47,6 @@ from fgrad.compile.loops.rows import RowWriter, is_long_product
 from fgrad.compile.loops.strips import in_strips
 from fgrad.compile.loops.values import Counting, Stored, TooLarge, Value, stored_at
 from fgrad.compile.loops.writer import FEW_CELLS, FEW_COSTLY, FEW_SUMMED, LoopBuilder
-from fgrad.compile.schedule.predicates import split_rows
 from fgrad.compile.tasks.routines import MatrixRoutine
 from fgrad.compile.tasks.steps import KernelStep, LibraryStep, Step
 from fgrad.config import config

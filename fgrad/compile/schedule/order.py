@@ -40,6 +40,7 @@ from fgrad.compile.kernel.machine import (
     VECTOR_BYTES,
     WIDE_REGISTERS,
 )
+from fgrad.compile.kernel.predicates import split_at_predicates
 from fgrad.compile.kernel.rewrite import (
     Body,
     Names,
@@ -51,7 +52,6 @@ from fgrad.compile.kernel.rewrite import (
     walk,
 )
 from fgrad.compile.schedule.columns import stream_columns
-from fgrad.compile.schedule.predicates import split_at_predicates
 from fgrad.compile.schedule.registers import tile_registers
 from fgrad.compile.schedule.rows import pair_rows
 from fgrad.compile.schedule.sums import block_sums
