@@ -14,7 +14,7 @@ into Python, which notes a LinAlgError for the caller.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NoReturn
 
@@ -44,6 +44,18 @@ class Native(NamedTuple):
 
     address: int
     failure: Callback
+
+
+class LibraryCode(NamedTuple):
+    """A step as text: its source, the addresses that it imports, and what notes its failures."""
+
+    source: Source
+    imports: Mapping[str, int]
+    failure: Callback
+
+    def built(self) -> Native:
+        """The step, compiled."""
+        return Native(build_counted([self.source], self.imports)[0], self.failure)
 
 
 @lru_cache
@@ -237,6 +249,13 @@ class Body:
 def build_step(
     name: str, spec: object, body: Body, strides: list[int], message: str, size: int
 ) -> Native:
+    """A loop over the batch around a body, compiled; see `step_code`."""
+    return step_code(name, spec, body, strides, message, size).built()
+
+
+def step_code(
+    name: str, spec: object, body: Body, strides: list[int], message: str, size: int
+) -> LibraryCode:
     """A loop over the batch around a body.
 
     Arguments:
@@ -286,7 +305,7 @@ def build_step(
         )
         return text, declarations
 
-    return Native(build_counted([Source(content, emit)], imports)[0], note)
+    return LibraryCode(Source(content, emit), imports, note)
 
 
 def flags(message: str, batch: int) -> Native:

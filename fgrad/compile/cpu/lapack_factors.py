@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.cpu import small_stacks, stack_qr
+from fgrad.compile.cpu import small_stacks, stack_eigen, stack_qr
 from fgrad.compile.cpu.lapack import (
     MESSAGES,
     PREFIX,
@@ -28,13 +28,15 @@ from fgrad.compile.cpu.lapack import (
     noted,
     required,
     routine_address,
+    step_code,
 )
 from fgrad.compile.kernel.machine import LAPACK_CYCLES, LAPACK_CYCLES_OVER_N3
 from fgrad.ir.aval import FLOAT64
 from fgrad.ops.complex import real_dtype
 
 # LAPACK's time by that of a matrix in each lane.
-SPEED_UP = {"cholesky": 4, "triangular_solve": 4, "factor": 4, "lu_solve": 4, "qr": 10}
+EIGEN_ROWS = 25  # of matrices up to which LAPACK takes QL steps; it divides larger ones
+SPEED_UP = {"cholesky": 4, "triangular_solve": 4, "factor": 4, "lu_solve": 4, "qr": 8, "eigh": 8}
 # Where a routine returns the size of its workspace.
 WORK, PARTS, INTEGERS = "work", "parts", "integers"
 
@@ -87,7 +89,10 @@ def eigh(dtype: np.dtype, n: int, batch: int, lower: bool, vectors: bool = True)
         b.transpose("%p2", matrix, n, n)
     strides = [n * n * b.size, n * b.aligned, n * n * b.size][: 2 + vectors]
     spec = (dtype.char, n, lower, vectors, work, real, whole)
-    return build_step("eigh", spec, b, strides, MESSAGES["eigh"], n)
+    library = step_code("eigh", spec, b, strides, MESSAGES["eigh"], n)
+    if n <= EIGEN_ROWS and small_stacks.in_lanes(dtype, n, batch):
+        return stack_eigen.eigh(dtype, n, lower, vectors, library)
+    return library.built()
 
 
 def eigvalsh(dtype: np.dtype, n: int, batch: int, lower: bool) -> Native:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fgrad.compile.cpu.lapack import Native, failure
+from fgrad.compile.cpu.lapack import LibraryCode, Native, failure
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
@@ -52,6 +52,7 @@ class Block(Routine):
         self.mask = f"<{self.lanes} x i1>"
         self.numbers: list[str] = []  # of the matrices in the lanes
         self.bad = self.variable(self.vector("i32"), "zeroinitializer")
+        self.left = self.variable(self.vector("i32"), "zeroinitializer")  # to a library
 
     def vector(self, part: str) -> str:
         """The type of one number of each lane."""
@@ -68,6 +69,7 @@ class Block(Routine):
                 self.select(self.compare("slt", "i64", own, last), "i64", own, last)
             )
         self.put(self.bad, "zeroinitializer")
+        self.put(self.left, "zeroinitializer")
 
     def rows_of(self, number: int, size: int, part: str) -> list[str]:
         """Where the matrix of each lane begins in a buffer."""
@@ -156,9 +158,30 @@ class Block(Routine):
 
     def fails_where(self, condition: str) -> None:
         """Note the lanes of which something is true."""
+        self._add(self.bad, condition)
+
+    def leave_where(self, condition: str) -> None:
+        """Leave the lanes of which something is true to a library."""
+        self._add(self.left, condition)
+
+    def _add(self, lanes: str, condition: str) -> None:
         kind = self.vector("i32")
         now = self.emit(f"zext {self.mask} {condition} to {kind}")
-        self.put(self.bad, self.op("or", kind, self.get(self.bad), now))
+        self.put(lanes, self.op("or", kind, self.get(lanes), now))
+
+    def is_left(self) -> str:
+        """The lanes that are left to a library."""
+        kind = self.vector("i32")
+        return self.emit(f"icmp ne {kind} {self.get(self.left)}, zeroinitializer")
+
+    def call_library(self, function: str) -> None:
+        """Do the matrices that were left again, one by one."""
+        kind, left = self.vector("i32"), self.get(self.left)
+        for k, matrix in enumerate(self.numbers):
+            one = self.emit(f"extractelement {kind} {left}, i64 {k}")
+            with self.when(self.compare("ne", "i32", one, 0)):
+                end = self.op("add nsw", "i64", matrix, 1)
+                self.line(f"call void @{function}(ptr %bufs, i64 {matrix}, i64 {end})")
 
     # Elements.
 
@@ -211,16 +234,19 @@ class Block(Routine):
         for part, each in zip(mine, there, strict=True):
             self.scatter(part, each)
 
-    def own_places(self, work: str, row: str, width: int, column: Place) -> list[str]:
+    def own_places(
+        self, work: str, row: str, width: int, column: Place, parts: int = 0
+    ) -> list[str]:
         """The addresses of the parts of an element whose row is the lane's own: lanes of vector v
         begin at v times their number."""
+        parts = parts or self.parts
         wide = self.vector("i64")
         index = self.emit(f"sext {self.vector('i32')} {row} to {wide}")
         index = self.op("mul nsw", wide, index, f"splat (i64 {width})")
         index = self.op("add nsw", wide, index, self.splat(str(column), "i64", self.lanes))
-        index = self.op("mul nsw", wide, index, f"splat (i64 {self.parts * self.lanes})")
+        index = self.op("mul nsw", wide, index, f"splat (i64 {parts * self.lanes})")
         found: list[str] = []
-        for p in range(self.parts):
+        for p in range(parts):
             own = ", ".join([f"i64 {p * self.lanes + k}" for k in range(self.lanes)])
             place = self.op("add nsw", wide, index, f"<{own}>")
             found.append(self.emit(f"getelementptr {self.part}, ptr {work}, {wide} {place}"))
@@ -296,6 +322,20 @@ class Block(Routine):
             moved = self.op("shl", kind, each, number(bits))
             scales.append(self.emit(f"bitcast {kind} {moved} to {self.kind}"))
         return scales[0], scales[1]
+
+    # Whole numbers of all lanes.
+
+    def least(self, a: str) -> str:
+        """The least of the int32 numbers, as one i64."""
+        return self._reduced("smin", a)
+
+    def most(self, a: str) -> str:
+        """The largest of the int32 numbers, as one i64."""
+        return self._reduced("smax", a)
+
+    def _reduced(self, how: str, a: str) -> str:
+        name = f"llvm.vector.reduce.{how}.v{self.lanes}i32"
+        return self.emit(f"sext i32 {self.call('i32', name, (self.vector('i32'), a))} to i64")
 
     # Numbers of all lanes, real or complex.
 
@@ -412,7 +452,7 @@ class Block(Routine):
 
 def built(
     name: str, spec: object, dtype: np.dtype, sizes: Sequence[int], flag: int, message: str,
-    act: Callable[[Block, list[str]], None],
+    act: Callable[[Block, list[str]], None], library: LibraryCode | None = None,
 ) -> Native:  # fmt: skip
     """A loop over the blocks of a range around what is done for one of them.
 
@@ -422,7 +462,9 @@ def built(
         flag: the buffer of flags.
         message: of the LinAlgError that a failure is.
         act: writes the text for a block, given the work memory.
+        library: the same step, for the lanes that `act` leaves to it.
     """
+    imports = library.imports if library else {}
 
     def emit(symbol: str) -> tuple[str, set[str]]:
         code = Block(dtype)
@@ -439,9 +481,15 @@ def built(
             code.begin(first)
             act(code, work)
             code.note(flag)
+            if library:
+                code.call_library(f"{symbol}_library")
         for memory in given:
             code.line(f"call void @free(ptr {memory})")
-        return code.define(symbol)
+        text, declarations = code.define(symbol)
+        if not library:
+            return text, declarations
+        other, more = library.source.emit(f"{symbol}_library")
+        return f"{other.replace('define', 'define internal', 1)}\n{text}", declarations | more
 
-    content = f"stack {name} {dtype.char} {spec}"
-    return Native(build_counted([Source(content, emit)])[0], failure(message))
+    content = f"stack {name} {dtype.char} {spec} {library.source.content if library else ''}"
+    return Native(build_counted([Source(content, emit)], imports)[0], failure(message))

@@ -28,18 +28,9 @@ def qr(dtype: np.dtype, m: int, n: int, complete: bool) -> Native:
         with code.count(0, k) as j:
             reflection(code, a, (code.place(j, n, j), n, code.op("sub nsw", "i64", m, j)), taus, j)
             turned = code.conjugate(code.element(taus, j))
-            reflect(code, (a, n), (a, n), (j, m), (code.op("add nsw", "i64", j, 1), n), turned)
-        _begin_with_ones(code, q, m, k, columns)
-        with code.count(0, k) as at:
-            j = code.op("sub nsw", "i64", k - 1, at)
-            after = code.op("add nsw", "i64", j, 1)
-            tau = code.element(taus, j)
-            reflect(code, (a, n), (q, columns), (j, m), (after, columns), tau)
-            left = code.less(code.of_real(code.same(1.0)), tau, code.of_real(code.same(1.0)))
-            code.put_element(q, code.place(j, columns, j), left)
-            with code.count(after, m) as i:
-                v = code.element(a, code.place(i, n, j))
-                code.put_element(q, code.place(i, columns, j), code.less(zero, tau, v))
+            rest = (code.op("add nsw", "i64", j, 1), n)
+            reflect(code, (a, n, j), (a, n), (j, m), rest, turned)
+        product(code, (a, n), (q, m, columns), taus, k)
         with code.count(1, columns) as i:
             wide = code.compare("slt", "i64", i, n)
             with code.count(0, code.select(wide, "i64", i, n)) as j:
@@ -51,12 +42,33 @@ def qr(dtype: np.dtype, m: int, n: int, complete: bool) -> Native:
     return built("qr", (m, n, complete), dtype, sizes, 3, MESSAGES["qr"], act)
 
 
-def _begin_with_ones(code: Block, q: str, m: int, k: int, columns: int) -> None:
-    """Zeros, and ones on the diagonal behind the first k columns."""
+def product(
+    code: Block, source: tuple[str, int], target: tuple[str, int, int], taus: str, k: int,
+    shift: int = 0,
+) -> None:  # fmt: skip
+    """q := h_0 .. h_k-1, as LAPACK's org2r.
+
+    Arguments:
+        source: whose column j has v_j, which begins in row j + shift, and its width.
+        target: q, its rows and columns.
+    """
+    (a, n), (q, m, columns) = source, target
+    zero, one = code.of_real("zeroinitializer"), code.of_real(code.same(1.0))
     with code.count(0, m * columns) as e:
-        code.put_element(q, e, code.of_real("zeroinitializer"))
-    with code.count(k, columns) as j:
-        code.put_element(q, code.place(j, columns, j), code.of_real(code.same(1.0)))
+        code.put_element(q, e, zero)
+    for ends in ((0, shift), (k + shift, columns)):
+        with code.count(*ends) as j:
+            code.put_element(q, code.place(j, columns, j), one)
+    with code.count(0, k) as at:
+        j = code.op("sub nsw", "i64", k - 1, at)
+        first = code.op("add nsw", "i64", j, shift)
+        after = code.op("add nsw", "i64", first, 1)
+        tau = code.element(taus, j)
+        reflect(code, (a, n, j), (q, columns), (first, m), (after, columns), tau)
+        code.put_element(q, code.place(first, columns, first), code.less(one, tau, one))
+        with code.count(after, m) as i:
+            v = code.element(a, code.place(i, n, j))
+            code.put_element(q, code.place(i, columns, first), code.less(zero, tau, v))
 
 
 def reflection(code: Block, a: str, column: tuple[str, int, str], taus: str, j: Place) -> None:
@@ -105,17 +117,23 @@ def reflection(code: Block, a: str, column: tuple[str, int, str], taus: str, j: 
 
 
 def reflect(
-    code: Block, source: tuple[str, int], target: tuple[str, int], rows: tuple[str, int],
+    code: Block, source: tuple[str, int, str], target: tuple[str, int], rows: tuple[str, int],
     columns: tuple[str, int], tau: Number,
 ) -> None:  # fmt: skip
-    """Columns c := c - tau v (v^H c) of a target, some at a time; v is column j of the source from
-    row j on, `rows` being (j, m), with a one for its first element."""
-    (a, n), (t, width), (j, m) = source, target, rows
+    """Columns c := c - tau v (v^H c) of a target, some at a time.
+
+    Arguments:
+        source: of v, its width, and the column of v, whose first element counts as one.
+        target: the target and its width.
+        rows: from the first element of v on, likewise of the target.
+        columns: of the target.
+    """
+    (a, n, j), (t, width), (begin, m) = source, target, rows
     zero = code.of_real("zeroinitializer")
-    nothing, after = code.is_zero(tau), code.op("add nsw", "i64", j, 1)
+    nothing, after = code.is_zero(tau), code.op("add nsw", "i64", begin, 1)
     with code.count(columns[0], columns[1], ROWS) as c:
         some = code.some(c, columns[1])
-        tops = [code.place(j, width, column) for column in some]
+        tops = [code.place(begin, width, column) for column in some]
         firsts = [code.element(t, top) for top in tops]
 
         def terms(i: str) -> tuple[Number, list[Number]]:
