@@ -1,7 +1,8 @@
 """Derive the polynomial coefficients of fgrad's vector math by weighted Remez exchange in mpmath.
 
 Redirected to fgrad/compile/llvm/vector/coefficients.py this script's output is the module that the
-library reads (half a minute).  With names as arguments only those rows are printed.
+library reads (half a minute).  With names as arguments only those rows are printed; i0_near,
+i0_far, i1_near and i1_far are those of fgrad/compile/lower/bessel.py.
 """
 
 from __future__ import annotations
@@ -281,6 +282,19 @@ def step_rows() -> dict[str, tuple[Fit, ...]]:
     return {"exp_step": tuple(exps), "tanh_step": tuple(tanhs)}
 
 
+def bessel_rows() -> dict[str, tuple[Fit, ...]]:
+    """The modified Bessel functions I0 and I1: by y = (x / 2)^2 for x <= 8, by 1 / x beyond."""
+    found = {}
+    for order in (0, 1):
+        near = guarded(lambda y, n=order: mp.hyp0f1(n + 1, y))
+        far = guarded(lambda w, n=order: mp.besseli(n, 1 / w) * mp.exp(-1 / w) / mp.sqrt(w))
+        sizes = [(Fit(near, TINY, mp.mpf(16), a, relative(near)),
+                  Fit(far, mp.mpf("1e-9"), mp.mpf(1) / 8, b, relative(far)))
+                 for a, b in ((10, 6), (15, 22))]  # fmt: skip
+        found[f"i{order}_near"], found[f"i{order}_far"] = zip(*sizes, strict=True)
+    return found
+
+
 def powers(steps: int, factor: mp.mpf) -> list[mp.mpf]:
     """factor 2^(k / steps) for one octave."""
     return [factor * mp.mpf(2) ** (mp.mpf(k) / steps) for k in range(steps)]
@@ -379,7 +393,8 @@ def main(names: Sequence[str]) -> None:
     print(HEADER)
     if not names or "tables" in names:
         print_tables()
-    for name, fits in (rows() | step_rows()).items():
+    known = rows() | step_rows()
+    for name, fits in (known | bessel_rows() if names else known).items():
         if names and name not in names:
             continue
         solved = [remez(fit) for fit in fits]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fgrad.numpy.promote import as_operand, broadcast, broadcast_shapes, inexact, promote
 from fgrad.ops import elementwise as ew
 from fgrad.ops import erf_gamma as eg
+from fgrad.ops import modified_bessel as mb
 from fgrad.ops import special_functions as sp
 from fgrad.trace import Value
 from fgrad.tracing.device_tracing import lowered
@@ -34,10 +35,10 @@ def _elementwise(name: str, function: Function, text: str, example: str) -> Func
 
 
 bessel_i0e = _elementwise(
-    "bessel_i0e", sp.i0e, "exp(-|x|) I0(x).", "lax.bessel_i0e(0.0)\n        np.float64(1.0)"
+    "bessel_i0e", mb.i0e, "exp(-|x|) I0(x).", "lax.bessel_i0e(0.0)\n        np.float64(1.0)"
 )
 bessel_i1e = _elementwise(
-    "bessel_i1e", sp.i1e, "exp(-|x|) I1(x).", "lax.bessel_i1e(0.0)\n        np.float64(0.0)"
+    "bessel_i1e", mb.i1e, "exp(-|x|) I1(x).", "lax.bessel_i1e(0.0)\n        np.float64(0.0)"
 )
 betainc = _elementwise(
     "betainc", sp.betainc, "The regularised incomplete beta function of a, b and x.",

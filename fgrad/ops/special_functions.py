@@ -1,6 +1,6 @@
 """L3. Special functions that SciPy evaluates, each with its derivatives.
 
-    i0e = external("i0e", lambda t, x, out: ...)     # SciPy's i0e; compiled code calls it too
+    j0 = external("j0", lambda t, x, out: ...)       # SciPy's j0; compiled code calls it too
 
 Formulas are those of the Digital Library of Mathematical Functions (dlmf.nist.gov), named by their
 numbers.  A derivative that has no formula of functions here is refused by name, never zero.
@@ -19,10 +19,9 @@ from fgrad.ir import traits
 from fgrad.ir.aval import Aval
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.traits import Cost, Host
-from fgrad.ops import quantile_tails
+from fgrad.ops import confluent_limit, quantile_tails
 from fgrad.ops.complex import holomorphic_only, is_complex
 from fgrad.ops.elementwise import (
-    abs_,
     add,
     and_,
     cos,
@@ -48,9 +47,15 @@ from fgrad.ops.elementwise import (
     sub,
 )
 from fgrad.ops.erf_gamma import digamma, erf, lgamma
-from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
+from fgrad.ops.families import (
+    DerivativeMap,
+    finish_elementwise,
+    same_dtype,
+    same_shape,
+)
 from fgrad.ops.hurwitz import zeta_slope
 from fgrad.ops.incomplete import betainc_slope, gammainc_slope
+from fgrad.ops.modified_bessel import over
 from fgrad.trace import Value, bind
 from fgrad.typing import Array
 
@@ -106,13 +111,6 @@ def refused(name: str, operand: str) -> DerivativeMap:
         )
 
     return rule
-
-
-def _over(t: Value, x: Value, at_zero: float, ratio: Callable[[Value], Value]) -> Value:
-    """t ratio(x), where ratio divides by x, with the limit `at_zero` at x = 0."""
-    zero = le(abs_(x), lit(x, 4 * float(np.finfo(x.dtype).tiny)))  # 1 / x may be infinite
-    safe = select(zero, lit(x, 1), x)
-    return mul(t, select(zero, lit(x, at_zero), ratio(safe)))
 
 
 # --- gamma and beta -------------------------------------------------------------------------------
@@ -310,15 +308,11 @@ def _owens_slope(h: Value, a: Value) -> Value:
 # --- Bessel functions (DLMF 10.6, 10.29) ----------------------------------------------------------
 
 j0 = external("j0", lambda t, x, out: neg(mul(t, j1(x))))
-j1 = external("j1", lambda t, x, out: _over(t, x, 0.5, _j1_slope))
+j1 = external("j1", lambda t, x, out: over(t, x, 0.5, _j1_slope))
 y0 = external("y0", lambda t, x, out: neg(mul(t, y1(x))))
 y1 = external("y1", lambda t, x, out: mul(t, sub(y0(x), div(out, x))))
-i0 = external("i0", lambda t, x, out: mul(t, i1(x)))
-i1 = external("i1", lambda t, x, out: _over(t, x, 0.5, _i1_slope))
 k0 = external("k0", lambda t, x, out: neg(mul(t, k1(x))))
 k1 = external("k1", lambda t, x, out: neg(mul(t, add(k0(x), div(out, x)))))
-i0e = external("i0e", lambda t, x, out: mul(t, sub(i1e(x), mul(sign(x), out))))
-i1e = external("i1e", lambda t, x, out: _over(t, x, 0.5, _i1e_slope))
 k0e = external("k0e", lambda t, x, out: mul(t, sub(out, k1e(x))))
 k1e = external(
     "k1e", lambda t, x, out: mul(t, sub(mul(out, sub(lit(x, 1), reciprocal(x))), k0e(x)))
@@ -327,14 +321,6 @@ k1e = external(
 
 def _j1_slope(x: Value) -> Value:
     return sub(j0(x), div(j1(x), x))
-
-
-def _i1_slope(x: Value) -> Value:
-    return sub(i0(x), div(i1(x), x))
-
-
-def _i1e_slope(x: Value) -> Value:
-    return sub(i0e(x), mul(i1e(x), add(sign(x), reciprocal(x))))
 
 
 def _neighbours(f: Function, v: Value, x: Value) -> tuple[Value, Value]:
@@ -448,9 +434,10 @@ def _up(*xs: Value) -> list[Value]:
 
 
 hyp0f1 = external(
-    "hyp0f1",
+    "hyp0f1_at",
     refused("hyp0f1", "v"),
     lambda t, v, z, out: mul(t, div(hyp0f1(*_up(v), z), v)),
+    evaluate=confluent_limit.hyp0f1,
 )
 hyp1f1 = external(
     "hyp1f1",
@@ -489,7 +476,11 @@ def _exprel_slope(x: Value) -> Value:
 
 
 exprel = external("exprel", lambda t, x, out: mul(t, _exprel_slope(x)))
-cosm1 = external("cosm1", lambda t, x, out: neg(mul(t, sin(x))))
+
+
+def cosm1(x: Value) -> Value:
+    """cos(x) - 1 = -2 sin(x / 2)^2, which has all its digits near every multiple of 2 pi."""
+    return mul(square(sin(mul(x, lit(x, 0.5)))), lit(x, -2.0))
 
 
 # --- entropies, powers and losses -----------------------------------------------------------------

@@ -100,7 +100,7 @@ class LinearConstraint(NamedTuple):
 
 class NonlinearConstraint(NamedTuple):
     """lb <= fun(x) <= ub, of which any part may be traced; as `scipy.optimize.NonlinearConstraint`,
-    with derivatives by fgrad.
+    with derivatives by fgrad, in place of differences, where it has none of its own.
 
     Example:
         >>> NonlinearConstraint(lambda x: x @ x, 0.0, 1.0).ub
@@ -110,7 +110,11 @@ class NonlinearConstraint(NamedTuple):
     fun: Function
     lb: ArrayLike
     ub: ArrayLike
+    jac: object = "2-point"
+    hess: object = None
     keep_feasible: ArrayLike = False
+    finite_diff_rel_step: ArrayLike | None = None
+    finite_diff_jac_sparsity: object = None
 
 
 class Bounds(NamedTuple):

@@ -22,7 +22,7 @@ from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy._either import either, refusal
+from fgrad.scipy._either import check_choice, either, refusal
 from fgrad.scipy._host import implicit
 from fgrad.scipy._vectors import vector
 from fgrad.trace import Value
@@ -360,6 +360,7 @@ def rq(
     """r and q with a = r q, for square matrices."""
     x = matrices(a, square=True)
     q, r = dc.qr(mx.adjoint(x[..., ::-1, :]), False)
+    check_choice("scipy.linalg.rq", "mode", mode, ("full", "r", "economic"))
     r = mx.adjoint(r)[..., ::-1, ::-1]
     return r if mode == "r" else (r, mx.adjoint(q)[..., ::-1, :])
 
@@ -378,6 +379,7 @@ def qr_multiply(
     if pivoting:
         what = "scipy.linalg.qr_multiply with pivoting"
         raise refusal(what, "it depends on values.", "qr_multiply(a, c)")
+    check_choice("scipy.linalg.qr_multiply", "mode", mode, ("left", "right"))
     x, y = linear_operands(a, c)
     q, r = dc.qr(x, False)
     q = conj(q) if conjugate else q

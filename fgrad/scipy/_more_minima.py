@@ -73,6 +73,7 @@ def _inside_of_a_transform(
     refuse_options(f"scipy.optimize.{name}", {k: options.pop(k, None) for k in _MORE})
     fun, rest = options.pop(next(iter(options))), arguments(options.pop("args", ()))
     x0 = options.get("x0")
+    started = x0 is not None
     box = next((k for k in ("bounds", "ranges") if options.get(k) is not None), None)
     ends: Ends = None if box is None else _solvers.ends_of(options.pop(box))
     if x0 is None:
@@ -94,7 +95,7 @@ def _inside_of_a_transform(
             more["fprime"] = compiled(f, grad)
         if "Dfun" in taken:
             more["Dfun"] = compiled(f, jacobian)
-        if "x0" in taken:
+        if started:
             more["x0"] = np.array(x)
         with Told(progress, name) as told:
             found = getattr(plain, name)(told.counted(compiled(f)), **more)
@@ -136,17 +137,13 @@ _SQUARE = "np.sum((x - p) ** 2)"
 def _minimiser(name: str, second: str, given: str, pick: str) -> Callable[..., PyTree]:
     """SciPy's minimiser of this name; `pick` is what a program writes to get the first unknown."""
 
-    def function(
-        func: Function,
-        x0: PyTree,
-        *further: PyTree,
-        progress: bool | Progress = False,
-        **options: PyTree,
+    def found_by(
+        func: Function, args: tuple[PyTree, ...], options: PyTree, progress: bool | Progress
     ) -> PyTree:
-        known = _given(name, (func, x0, *further), options)
+        known = _given(name, (func, *args), options)
         if not inside(list(known.values())):
             with Told(progress, name) as told:
-                return getattr(plain, name)(told.counted(func), x0, *further, **options)
+                return getattr(plain, name)(told.counted(func), *args, **options)
         found = _inside_of_a_transform(name, known, name == "leastsq", progress)
         if pick.startswith(".x"):
             return found
@@ -156,18 +153,26 @@ def _minimiser(name: str, second: str, given: str, pick: str) -> Callable[..., P
 
     if second is _BOX:
 
-        def boxed(
+        def made(
             func: Function,
             bounds: PyTree,
             *further: PyTree,
             progress: bool | Progress = False,
             **options: PyTree,
         ) -> PyTree:
-            return function(func, bounds, *further, progress=progress, **options)
+            return found_by(func, (bounds, *further), options, progress)
 
-        made: Callable[..., PyTree] = boxed
     else:
-        made = function
+
+        def made(
+            func: Function,
+            x0: PyTree,
+            *further: PyTree,
+            progress: bool | Progress = False,
+            **options: PyTree,
+        ) -> PyTree:
+            return found_by(func, (x0, *further), options, progress)
+
     made.__name__ = made.__qualname__ = name
     made.__doc__ = _ALONE.format(
         name=name,

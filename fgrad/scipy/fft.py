@@ -184,7 +184,7 @@ def _axes(
     if axes is None:
         places = list(range(rank)) if sizes is None else list(range(rank - len(sizes), rank))
     else:
-        places = [axes] if isinstance(axes, int) else list(axes)
+        places = [axes] if isinstance(axes, (int, np.integer)) else list(axes)
         places = [normalize_axis(a, rank) for a in places]
     if len({*places}) != len(places) or any([a < 0 for a in places]):
         raise ShapeError(f"scipy.fft.{name}: axes={axes} of an array of shape {shape}.")
@@ -219,6 +219,12 @@ def _many(name: str, one: str) -> Callable[..., Value]:
     return _published(public, name)
 
 
+def _without(name: str, plan: object) -> None:
+    """Raise for a plan, which SciPy does not take either."""
+    if plan is not None:
+        raise refusal(f"scipy.fft.{name} with plan", "it has none.", f"{name}(x)")
+
+
 def _fourier(name: str) -> Callable[..., Value]:
     """A transform that `numpy.fft` has too, of one axis or of several."""
     transform = getattr(np.fft, name)
@@ -233,6 +239,7 @@ def _fourier(name: str) -> Callable[..., Value]:
         *,
         plan: None = None,
     ) -> Value:
+        _without(name, plan)
         return transform(_floats(x), n, axis, norm)
 
     def several(
@@ -245,6 +252,7 @@ def _fourier(name: str) -> Callable[..., Value]:
         *,
         plan: None = None,
     ) -> Value:
+        _without(name, plan)
         values = _floats(x)
         places, lengths = _axes(values.shape, s, axes, name)
         return transform(values, None if s is None else lengths, places, norm)
@@ -271,6 +279,7 @@ def _hermitian(name: str) -> Callable[..., Value]:
         plan: None = None,
     ) -> Value:
         _checked(name, 1, norm)
+        _without(name, plan)
         values = _floats(x)
         if inverse and values.dtype.kind == "c":
             raise TypeError("x must be a real sequence")

@@ -317,8 +317,11 @@ def _parts(x: PyTree) -> list[PyTree]:
 def _as_plain(x: PyTree) -> PyTree:
     """Bounds and constraints of fgrad as SciPy's."""
     if isinstance(x, NonlinearConstraint):
-        jac = jit(jacrev(x.fun))
-        return plain.NonlinearConstraint(jit(x.fun), x.lb, x.ub, jac, keep_feasible=x.keep_feasible)
+        more = {} if x.hess is None else {"hess": x.hess}
+        return plain.NonlinearConstraint(
+            jit(x.fun), x.lb, x.ub, x.jac if callable(x.jac) else jit(jacrev(x.fun)),
+            keep_feasible=x.keep_feasible, **more,
+        )  # fmt: skip
     if isinstance(x, Bounds):
         return plain.Bounds(x.lb, x.ub, x.keep_feasible)
     if isinstance(x, LinearConstraint):

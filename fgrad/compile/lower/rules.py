@@ -27,6 +27,7 @@ from fgrad.compile.kernel.affine import (
 from fgrad.compile.kernel.builder import KernelBuilder, Request, Rule, ValueRule
 from fgrad.compile.kernel.rewrite import identity
 from fgrad.compile.kernel.scalar import SCALAR_OPS
+from fgrad.compile.lower.bessel import BESSEL
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive, folds
 from fgrad.ir.program import Atom, Eqn
@@ -82,6 +83,7 @@ COMPOSED: dict[str, Callable[..., int]] = {
     "xlogy": _times_log("log"),
     "xlog1py": _times_log("log1p"),
     "stop_gradient": lambda b, dtype, x: x,
+    **BESSEL,
 }
 
 # --- moving elements

@@ -1,6 +1,6 @@
 """L6. Special functions on the device: libdevice's, and formulas of elementary functions.
 
-    jit(lambda x: scipy.special.i0e(x))      I0(x) e^-|x|, for large x its asymptotic series
+    jit(lambda x: scipy.special.log_ndtr(x))     log(erfc(-x / sqrt 2) / 2), scaled far below 0
 
 All are computed in float64, as SciPy's are.  Functions that have no row are not on the device.
 """
@@ -17,8 +17,6 @@ from fgrad.lower_cuda.emit.text import BodyText
 from fgrad.lower_cuda.library import beta, elliptic, incomplete
 from fgrad.lower_cuda.library.formulas import DOUBLE, Special, all_of, device, minus, row
 from fgrad.lower_cuda.library.plan import Planner
-
-_LARGE = 600.0  # from which e^x and Bessel's functions are near the largest number
 
 
 def special_calls(call: SpecialFunction, buffers: int) -> Calls | None:
@@ -86,29 +84,6 @@ def _gamma_sign(v: Lanes, x: str) -> str:
     return v.select(v.compare("uno", x, x), x, value)
 
 
-# Bessel functions times e^-|x|.
-
-_I0E = (1.0, 1 / 8, 9 / 128, 225 / 3072, 11025 / 98304, 893025 / 3932160)
-_I1E = (1.0, -3 / 8, -15 / 128, -315 / 3072, -14175 / 98304, -1091475 / 3932160)
-
-
-def _scaled_bessel(name: str, series: tuple[float, ...]) -> Special:
-    """I(x) e^-|x|, for large x (1 + c1 / x + c2 / x^2 + ...) / sqrt(2 pi x)"""
-    bessel = device(name)
-
-    def scaled(v: Lanes, x: str) -> str:
-        size = v.abs(x)
-        large = v.compare("ogt", size, _LARGE)
-        small = v.select(large, 1.0, size)
-        near = v.mul(bessel(v, small), row(v, "exp", minus(v, small)))
-        terms = v.polynomial(series, v.div(1.0, size))
-        far = v.div(terms, v.sqrt(v.mul(size, 2 * math.pi)))
-        value = v.select(large, far, near)
-        return v.copysign(value, x) if name.endswith("1") else value
-
-    return scaled
-
-
 # Differences that must not cancel.
 
 
@@ -117,12 +92,6 @@ def _exprel(v: Lanes, x: str) -> str:
     value = v.div(row(v, "expm1", x), x)
     value = v.select(v.compare("oeq", x, INF), INF, value)
     return v.select(v.compare("oeq", x, 0.0), 1.0, value)
-
-
-def _cosm1(v: Lanes, x: str) -> str:
-    """cos x - 1 = -2 sin^2(x / 2)"""
-    s = row(v, "sin", v.mul(x, 0.5))
-    return v.mul(v.mul(s, s), -2.0)
 
 
 def _pseudo_huber(v: Lanes, d: str, r: str) -> str:
@@ -206,16 +175,11 @@ SPECIAL: dict[str, Special] = {
     "ndtr": device("normcdf"),
     "ndtri": device("normcdfinv"),
     "log_ndtr": _log_ndtr,
-    "i0": device("cyl_bessel_i0"),
-    "i1": device("cyl_bessel_i1"),
-    "i0e": _scaled_bessel("cyl_bessel_i0", _I0E),
-    "i1e": _scaled_bessel("cyl_bessel_i1", _I1E),
     "j0": device("j0"),
     "j1": device("j1"),
     "y0": device("y0"),
     "y1": device("y1"),
     "exprel": _exprel,
-    "cosm1": _cosm1,
     "pseudo_huber": _pseudo_huber,
     "rel_entr": _entropy(False),
     "kl_div": _entropy(True),

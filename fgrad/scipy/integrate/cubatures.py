@@ -169,7 +169,7 @@ def cubature(
             f, a, b, rule=rule, rtol=rtol, atol=atol, max_subdivisions=max_subdivisions,
             args=rest, workers=workers, points=points,
         )  # fmt: skip
-    refuse_options("scipy.integrate.cubature", {"workers": workers - 1})
+    refuse_options("scipy.integrate.cubature", {"workers": workers != 1})
     low, high = _limits("cubature", a, b)
 
     def at(x: Value) -> Value:
@@ -246,6 +246,9 @@ def qmc_quad(
             func, a, b, n_estimates=n_estimates, n_points=n_points, qrng=qrng, log=log
         )
     refuse_options("scipy.integrate.qmc_quad", {"log": log})
+    if min(n_estimates, n_points) < 1:
+        what = f"scipy.integrate.qmc_quad: n_estimates={n_estimates}, n_points={n_points}."
+        raise ArgumentError(what, (*user_line(), ("write", "positive integers")))
     if qrng is None:
         what, why = "scipy.integrate.qmc_quad without qrng", "its points are those of one trace."
         raise refusal(what, why, "qrng=scipy.stats.qmc.Halton(dimensions, seed=0)")

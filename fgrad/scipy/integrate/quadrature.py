@@ -225,7 +225,8 @@ def nquad(
     ranges: Sequence[Limits],
     args: PyTree = None,
     opts: Options | Sequence[Options | Callable[..., Options]] | None = None,
-) -> tuple[Value, Value]:
+    full_output: bool = False,
+) -> PyTree:
     """`scipy.integrate.nquad` with derivatives, as nested integrals by `quad`.
 
     Arguments:
@@ -233,6 +234,7 @@ def nquad(
         ranges: the limits of each variable, x0 first: pairs, or functions of the later variables.
         args: further arguments; derivatives flow to them.
         opts: options of `quad`: a dictionary, or one for each variable.
+        full_output: as in SciPy, outside of transforms.
 
     Example:
         >>> import fgrad
@@ -242,7 +244,8 @@ def nquad(
     """
     args = () if args is None else arguments(args)
     if not inside([r for r in ranges if not callable(r)], args):
-        return plain.nquad(func, ranges, args or None, opts)
+        return plain.nquad(func, ranges, args or None, opts, full_output)
+    refuse_options("scipy.integrate.nquad", {"full_output": full_output})
     each = opts if isinstance(opts, Sequence) else [opts or {}] * len(ranges)
     return _nested(func, ranges, each, args, ())
 
@@ -377,7 +380,7 @@ def quad_vec(
             f, a, b, epsabs, epsrel, norm, cache_size, limit, workers, points, quadrature,
             full_output, args=rest,
         )  # fmt: skip
-    more = {"quadrature": quadrature, "full_output": full_output, "workers": workers - 1}
+    more = {"quadrature": quadrature, "full_output": full_output, "workers": workers != 1}
     refuse_options("scipy.integrate.quad_vec", more)
     shape = np.shape(f(np.float64(0.5), *rest))
     size = int(np.prod(shape))

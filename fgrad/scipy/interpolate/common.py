@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +27,13 @@ of_data = Either(plain)
 def unfit(name: str, what: str, write: str) -> ArgumentError:
     """The error for an argument that SciPy refuses too."""
     return ArgumentError(f"scipy.interpolate.{name}: {what}.", (*user_line(), ("write", write)))
+
+
+def axis_of_pieces(name: str, axis: int, c: Value) -> int:
+    """The axis of the powers among coefficients, which that of the pieces follows."""
+    if not 0 <= operator.index(axis) < len(c.shape) - 1:
+        raise unfit(name, f"axis={axis} of coefficients of shape {c.shape}", "axis=0")
+    return axis
 
 
 def untraceable(name: str, what: str, why: str, write: str) -> None:

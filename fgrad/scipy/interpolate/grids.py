@@ -86,6 +86,9 @@ class RegularGridInterpolator:
             self.grid, self.values = self._plain.grid, self._plain.values
             return
         _refuse({"method": None if method in _METHODS else method, **settings})
+        if isinstance(fill_value, str):
+            what = f"scipy.interpolate.RegularGridInterpolator: fill_value={fill_value!r}."
+            raise ArgumentError(what, (*user_line(), ("write", "fill_value=None to extrapolate")))
         array = inexact(as_operand(values))
         if len(points) > len(array.shape):
             raise ShapeError(

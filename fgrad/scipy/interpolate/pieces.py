@@ -20,6 +20,7 @@ from fgrad.scipy.interpolate.common import (
     Interpolant,
     Pieces,
     along,
+    axis_of_pieces,
     doubles,
     interval,
     plain,
@@ -57,7 +58,7 @@ class BPoly(Pieces):
             self.c, self.x, self.axis = self._plain.c, self._plain.x, self._plain.axis
             return
         coefficients, self.x = doubles(c), real_places(x)
-        self.axis = axis % max(len(coefficients.shape) - 1, 1)
+        self.axis = axis_of_pieces("BPoly", axis, coefficients)
         self.c = (
             moveaxis(coefficients, (self.axis, self.axis + 1), (0, 1)) if axis else coefficients
         )

@@ -20,6 +20,7 @@ from fgrad.numpy.arrange import moveaxis
 from fgrad.scipy.interpolate.common import (
     Pieces,
     along,
+    axis_of_pieces,
     doubles,
     of_data,
     plain,
@@ -55,7 +56,7 @@ class PPoly(Pieces):
             self._set(self._plain.c, self._plain.x, self._plain.extrapolate, self._plain.axis)
             return
         values = doubles(c)
-        axis = axis % max(len(values.shape) - 1, 1)
+        axis = axis_of_pieces("PPoly", axis, values)
         values = moveaxis(values, (axis, axis + 1), (0, 1)) if axis else values
         self._set(values, real_places(x), True if extrapolate is None else extrapolate, axis)
         self._fit("PPoly")

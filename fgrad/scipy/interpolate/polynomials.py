@@ -11,6 +11,7 @@ import functools
 import numpy as np
 
 from fgrad.numpy.arrange import moveaxis
+from fgrad.numpy.promote import normalize_axis
 from fgrad.scipy.interpolate.common import (
     Interpolant,
     along,
@@ -56,7 +57,8 @@ class _Polynomial(Interpolant):
 
     def _take(self, name: str, xi: ArrayLike, yi: ArrayLike, axis: int) -> None:
         self.xi, values = real_places(xi), doubles(yi)
-        self.axis = axis % max(len(values.shape), 1)
+        values = np.atleast_1d(values)
+        self.axis = normalize_axis(axis, len(values.shape))
         self.yi = moveaxis(values, self.axis, 0)
         if len(self.xi.shape) != 1 or self.xi.shape[0] != self.yi.shape[0]:
             what = f"{self.xi.shape} places, {self.yi.shape} values"
@@ -150,8 +152,9 @@ class BarycentricInterpolator(_Polynomial):
         random_state: PyTree = None,
     ) -> None:
         given = {"rng": rng} if rng is not None else {}
+        given |= {"wi": wi} if wi is not None else {}
         self._made(plain.BarycentricInterpolator, xi, yi, axis, **given)
-        self._prepared(functools.partial(self._set, xi, yi, axis))
+        self._prepared(functools.partial(self._set, xi, yi, axis, wi))
 
     def set_yi(self, yi: ArrayLike, axis: int | None = None) -> None:
         """Other values for plain data; traced places then need a new interpolator."""
@@ -170,7 +173,10 @@ class BarycentricInterpolator(_Polynomial):
         getattr(self._plain, method)(*args)
         self._prepare = stale
 
-    def _set(self, xi: ArrayLike, yi: ArrayLike | None, axis: int) -> None:
+    def _set(self, xi: ArrayLike, yi: ArrayLike | None, axis: int, wi: ArrayLike | None) -> None:
+        if wi is not None:
+            why, write = "its weights are those of its places.", "no wi"
+            untraceable("BarycentricInterpolator", "wi", why, write)
         if yi is None:
             untraceable("BarycentricInterpolator", "no values", "they come later.", "yi=values")
         self._take("BarycentricInterpolator", xi, yi, axis)  # type: ignore[arg-type]

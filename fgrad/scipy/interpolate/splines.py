@@ -15,7 +15,8 @@ import numpy as np
 
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.dispatch import has_tracer
-from fgrad.numpy.promote import as_operand
+from fgrad.numpy.promote import as_operand, normalize_axis
+from fgrad.scipy._either import check_choice
 from fgrad.scipy.interpolate.common import (
     Integrable,
     along,
@@ -123,7 +124,7 @@ class BSpline(Integrable):
             return
         self.t = real_places(t)
         values = doubles(c)
-        self.axis = axis % max(len(values.shape), 1)
+        self.axis = normalize_axis(axis, len(values.shape))
         self.c = moveaxis(values, self.axis, 0)
         n = self.t.shape[0] - self.k - 1
         if len(self.t.shape) != 1 or n < self.k + 1 or self.c.shape[0] < n:
@@ -279,6 +280,7 @@ def make_lsq_spline(
         >>> float(make_lsq_spline(np.arange(4.0), np.arange(4.0), t, k=1)(1.5).round(9))
         1.5
     """
+    check_choice("scipy.interpolate.make_lsq_spline", "method", method, ("qr", "norm-eq"))
     _, values, axis = table("make_lsq_spline", x, y, axis)
     given = [
         None if v is None else fixed("make_lsq_spline", n, v, _WHY, "fgrad.numpy.linalg.lstsq")

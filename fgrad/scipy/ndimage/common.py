@@ -71,11 +71,17 @@ def wide(x: Value) -> Value:
 
 def axes_of(name: str, axes: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
     """The axes of a filter, all of them if None."""
-    given = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
+    given = range(rank) if axes is None else [axes] if isinstance(axes, (int, np.integer)) else axes
     places = tuple([normalize_axis(a, rank) for a in given])
     if len({*places}) != len(places):
         raise misfit(name, f"axes={axes}", "axes that are not equal")
     return places
+
+
+def ascending(name: str, what: str, places: Sequence[int]) -> None:
+    """Raise for axes in another order: SciPy takes windows as if they were in ascending order."""
+    if list(places) != sorted(places):
+        raise misfit(name, f"{what} for axes={tuple(places)}", f"axes={tuple(sorted(places))}")
 
 
 def each(name: str, what: str, given: PyTree, count: int) -> list[PyTree]:
@@ -150,6 +156,8 @@ def footprint_of(
         if size is None:
             raise misfit(name, "neither size nor footprint", "size=3")
         lengths = [int(n) for n in each(name, "size", size, len(axes))]
+        if len({*lengths}) > 1:
+            ascending(name, "size", axes)
         marks = None
     else:
         marks = np.asarray(known(name, "footprint", footprint, "it decides places.", "a constant"))
@@ -159,14 +167,14 @@ def footprint_of(
                 f"scipy.ndimage.{name}: a footprint of shape {marks.shape} for {len(axes)} axes.",
                 user_line(),
             )
+        ascending(name, "a footprint", axes)
         lengths = list(marks.shape)
     sizes = [1] * rank
     for axis, n in zip(axes, lengths, strict=True):
         sizes[axis] = n
     if marks is None:
         return sizes, None
-    order = np.argsort(axes)
-    return sizes, None if marks.all() else np.transpose(marks, order).reshape(sizes)
+    return sizes, None if marks.all() else marks.reshape(sizes)
 
 
 def origins_of(name: str, origin: PyTree, axes: tuple[int, ...], rank: int) -> list[int]:

@@ -49,7 +49,7 @@ def _nearest(
     euclidean = metric == "euclidean"
     steps = None if sampling is None else as_operand(sampling)
     if steps is not None:
-        each(name, "sampling", np.zeros(steps.shape) if steps.shape else 0.0, rank)
+        each(name, "sampling", np.zeros(np.shape(steps)) if np.shape(steps) else 0.0, rank)
         steps = np.broadcast_to(convert(steps, np.dtype(np.float64)), (rank,))
     options = {"metric": metric} if name.endswith("bf") else {}
     kind = np.dtype(np.float64 if euclidean else np.uint32)

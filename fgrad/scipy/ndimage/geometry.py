@@ -260,12 +260,11 @@ def geometric_transform(
 def _spline(
     name: str, input: ArrayLike, order: int, axes: Sequence[int] | None, output: PyTree, mode: str
 ) -> Value:
-    image, _ = pixels(name, input, None)
+    image, kind = pixels(name, input, output)
     if order not in range(6):
         raise misfit(name, f"order={order}", "an order from 0 to 5")
-    kind = np.dtype(output)
-    if image.dtype.kind == "c":
-        kind = np.result_type(kind, np.complex64)
+    if kind.kind in "iu":  # SciPy rounds after each axis
+        raise misfit(name, f"output={kind}", "output=np.float64")
     places = range(len(image.shape)) if axes is None else axes
     return convert(coefficients(wide(image), order, mode, places), kind)
 

@@ -255,7 +255,7 @@ def median(input: ArrayLike, labels: PyTree = None, index: PyTree = None) -> Val
         >>> nd.median(np.array([1.0, 3.0, 4.0]), [1, 1, 2], [1, 2])
         array([2., 4.])
     """
-    kind = inexact(as_operand(input)).dtype
+    kind, index = inexact(as_operand(input)).dtype, None if labels is None else index
     return labeled_comprehension(input, labels, index, np.median, kind, math.nan)
 
 

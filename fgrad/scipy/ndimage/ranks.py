@@ -316,9 +316,9 @@ def _structured(
         height = None if height is None else np.flip(height)
     found = _gathered(name, x, size, marks, mode, cval, origins, axes)
     if height is not None:
-        heights = np.reshape(np.transpose(height, [int(k) for k in np.argsort(places)]), -1)
+        heights = np.reshape(height, -1)
         if marks is not None and not marks.all():
-            heights = heights[np.flatnonzero(np.transpose(marks, np.argsort(places)))]
+            heights = heights[np.flatnonzero(marks)]
         found = found + heights if grows else found - heights
     return convert((np.max if grows else np.min)(found, axis=-1), kind)
 
@@ -387,6 +387,7 @@ def _morphology(name: str, doc: str, combine: Callable[..., Value]) -> Callable[
         axes: int | Sequence[int] | None = None,
     ) -> Value:
         x, kind = _real(name, input, output)
+        kind = x.dtype if name.startswith("morphological") else kind  # as in SciPy
         given = size, footprint, structure
 
         def eroded(y: Value) -> Value:

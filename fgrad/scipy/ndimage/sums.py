@@ -17,6 +17,7 @@ import fgrad.numpy as fnp
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.scipy.ndimage.common import (
+    ascending,
     axes_of,
     each,
     known,
@@ -137,9 +138,9 @@ def correlate(
     w = _real_weights("correlate", weights, len(places))
     if w.dtype.kind == "c":
         kind, w = np.result_type(kind, np.complex64), np.conj(w)
-    w = np.transpose(w, [int(k) for k in np.argsort(places)])
+    ascending("correlate", "weights", places)
     sizes = [1] * rank
-    for axis, n in zip(sorted(places), w.shape, strict=True):
+    for axis, n in zip(places, w.shape, strict=True):
         sizes[axis] = n
     origins = origins_of("correlate", origin, places, rank)
     found = windows("correlate", wide(x), sizes, origins, mode, cval)
@@ -383,6 +384,8 @@ def _over_axes(
 ) -> list[Value]:  # fmt: skip
     x, kind = pixels(name, input, output)
     places = axes_of(name, axes, len(x.shape))
+    if not places:
+        raise misfit(name, "axes=()", "one axis, or several")
     modes = modes_of(name, mode, places, len(x.shape))
     return [convert(of_axis(x, axis, modes[axis]), kind) for axis in places]
 
@@ -507,12 +510,18 @@ def gaussian_laplace(
         array([ 0.634, -0.   , -0.634])
     """
     x, kind = pixels("gaussian_laplace", input, output)
-    places = axes_of("gaussian_laplace", axes, len(x.shape))
-    parts = [
-        gaussian_filter(x, sigma, _orders(a, 2, places), kind, mode, cval, axes=places, **kwargs)
-        for a in places
-    ]
-    return _total(parts)
+    rank = len(x.shape)
+    places = axes_of("gaussian_laplace", axes, rank)
+    widths: list[PyTree] = [0.0] * rank
+    for axis, width in zip(
+        places, each("gaussian_laplace", "sigma", sigma, len(places)), strict=True
+    ):
+        widths[axis] = width
+
+    def of_axis(x: Value, axis: int, m: PyTree) -> Value:
+        return gaussian_filter(x, widths, _orders(axis, 2, range(rank)), kind, m, cval, **kwargs)
+
+    return _total(_over_axes("gaussian_laplace", x, of_axis, output, mode, axes))
 
 
 @of_images
@@ -533,10 +542,11 @@ def gaussian_gradient_magnitude(
         >>> nd.gaussian_gradient_magnitude(np.ones(3), 1.0).round(9)
         array([0., 0., 0.])
     """
-    x, kind = pixels("gaussian_gradient_magnitude", input, output)
-    places = axes_of("gaussian_gradient_magnitude", axes, len(x.shape))
-    parts = [
-        gaussian_filter(x, sigma, _orders(a, 1, places), kind, mode, cval, axes=places, **kwargs)
-        for a in places
-    ]
-    return _magnitude(parts, kind)
+    _, kind = pixels("gaussian_gradient_magnitude", input, output)
+
+    def of_axis(x: Value, axis: int, m: PyTree) -> Value:
+        orders = _orders(axis, 1, range(len(x.shape)))
+        return gaussian_filter(x, sigma, orders, kind, m, cval, **kwargs)
+
+    name = "gaussian_gradient_magnitude"
+    return _magnitude(_over_axes(name, input, of_axis, output, mode, axes), kind)

@@ -195,7 +195,7 @@ def _transformed(
     x, y = [inexact(v) for v in _pair(name, in1, in2)]
     _chosen(name, "mode", mode, ("full", "same", "valid"))
     rank = len(x.shape)
-    given = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
+    given = range(rank) if axes is None else [axes] if isinstance(axes, (int, np.integer)) else axes
     places = tuple([normalize_axis(a, rank) for a in given])
     if len({*places}) != len(places) or not places:
         raise ArgumentError(f"scipy.signal.{name}: axes={axes}.", user_line())

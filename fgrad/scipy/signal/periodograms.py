@@ -109,6 +109,7 @@ def spectrogram(
     shape = inexact(as_operand(window))
     length = shape.shape[0]
     overlap = length // 8 if noverlap is None else noverlap
+    chosen("spectrogram", "scaling", scaling, ("density", "spectrum"))
     kind = "psd" if scaling == "density" else scaling
     freqs, times, found = stft(
         signal, fs, shape, nperseg, overlap, nfft, detrend, return_onesided, None, False, axis, kind

@@ -338,6 +338,8 @@ def hilbert2(
     if N is not None and np.min(N) <= 0:
         raise wrong("hilbert2", f"N={N}", "positive numbers")
     lengths: Sequence[int | None] = (N, N) if N is None or isinstance(N, int) else N
+    if len({normalize_axis(a, rank) for a in axes}) != 2:
+        raise wrong("hilbert2", f"axes={axes}", "axes=(0, 1)")
     for a, n in zip(axes, lengths, strict=True):
         signal = _analytic(signal, n, normalize_axis(a, rank), 0)
     return signal

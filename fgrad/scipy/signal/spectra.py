@@ -21,7 +21,7 @@ from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.ops.complex import real_dtype
-from fgrad.scipy.signal.common import Window, in_precision, of_signals, plain, wrong
+from fgrad.scipy.signal.common import Window, chosen, in_precision, of_signals, plain, wrong
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.typing import ArrayLike
@@ -211,6 +211,7 @@ def densities(
         for v in signals
     ]
     powers = []
+    chosen("csd", "scaling", scaling, ("density", "spectrum"))
     scale = _scale("csd", scaling, fs, segments.window)
     for i, j in pairs:
         a, b = spectra[i], spectra[j]
@@ -347,6 +348,7 @@ def istft(
         >>> istft(stft(np.arange(8.0), nperseg=4)[2])[1].round(9)
         array([0., 1., 2., 3., 4., 5., 6., 7.])
     """
+    chosen("istft", "scaling", scaling, ("spectrum", "psd"))
     (spectra,) = in_precision(Zxx)
     rank = len(spectra.shape)
     if rank < 2:

@@ -13,7 +13,8 @@ import numpy as np
 
 from fgrad.ops.complex import holomorphic_only
 from fgrad.ops.elementwise import cosh, eq, lit, sinh, sqrt
-from fgrad.ops.special_functions import Function, i0, j0, k0, y0
+from fgrad.ops.modified_bessel import i0
+from fgrad.ops.special_functions import Function, j0, k0, y0
 from fgrad.scipy.special._table import (
     by_order,
     divided,

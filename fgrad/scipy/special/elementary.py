@@ -14,6 +14,7 @@ from fgrad.numpy.promote import as_operand, user_line
 from fgrad.ops import composed
 from fgrad.ops import elementwise as ew
 from fgrad.ops import erf_gamma as eg
+from fgrad.ops import modified_bessel as mb
 from fgrad.ops import special_distributions as sd
 from fgrad.ops import special_elliptic as el
 from fgrad.ops import special_factorials as sf
@@ -45,7 +46,7 @@ PRIMITIVES: dict[str, Callable[..., Value]] = {
     "dawsn": sp.dawsn, "erfcinv": sp.erfcinv, "log_ndtr": sp.log_ndtr, "ndtri": sp.ndtri,
     "ndtri_exp": sp.ndtri_exp, "owens_t": sp.owens_t, "j0": sp.j0, "j1": sp.j1, "y0": sp.y0,
     "y1": sp.y1, "jv": sp.jv, "jn": sp.jv, "yv": sp.yv, "yn": lambda n, x: sp.yv(ew.trunc(n), x),
-    "i0": sp.i0, "i0e": sp.i0e, "i1": sp.i1, "i1e": sp.i1e, "iv": sp.iv, "ive": sp.ive,
+    "i0": mb.i0, "i0e": mb.i0e, "i1": mb.i1, "i1e": mb.i1e, "iv": sp.iv, "ive": sp.ive,
     "k0": sp.k0, "k0e": sp.k0e, "k1": sp.k1, "k1e": sp.k1e, "kv": sp.kv,
     "kn": lambda n, x: sp.kv(ew.trunc(n), x), "kve": sp.kve, "expi": sp.expi, "exp1": sp.exp1,
     "expn": lambda n, x: sp.expn(ew.trunc(n), x), "spence": sp.spence, "ellipk": el.ellipk,

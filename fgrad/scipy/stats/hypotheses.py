@@ -21,9 +21,10 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import check_choice, either, refusal
 from fgrad.scipy.stats.ranks import rankdata
+from fgrad.scipy.stats.results import TTest
 from fgrad.scipy.stats.summaries import Samples, kurtosis, skew
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, P, R
+from fgrad.typing import ArrayLike, Axis, P, R
 
 plain = lazy_module("scipy.stats")
 
@@ -42,14 +43,6 @@ class Outcome(NamedTuple):
     pvalue: Value
 
 
-class TTest(NamedTuple):
-    """What a t-test returns inside of a transform."""
-
-    statistic: Value
-    pvalue: Value
-    df: Value
-
-
 def _chance(name: str, x: Value, below: Callable[[Value], Value], alternative: str) -> Value:
     """The probability of what is as far, of a symmetric distribution."""
     check_choice(f"scipy.stats.{name}", "alternative", alternative, _SIDES)
@@ -58,9 +51,10 @@ def _chance(name: str, x: Value, below: Callable[[Value], Value], alternative: s
     return below(x if alternative == "less" else -x)
 
 
-def _students(name: str, t: Value, df: Value | float, alternative: str) -> TTest:
+def _students(name: str, t: Value, df: Value | float, alternative: str) -> tuple[Value, ...]:
+    """The statistic, its probability and the degrees of freedom."""
     wide = np.broadcast_to(as_operand(df), np.shape(t)).astype(t.dtype)
-    return TTest(t, _chance(name, t, lambda x: sp.stdtr(wide, x), alternative), wide)
+    return t, _chance(name, t, lambda x: sp.stdtr(wide, x), alternative), wide
 
 
 def _normals(name: str, z: Value, alternative: str) -> Outcome:
@@ -81,7 +75,7 @@ def _snedecor(x: Value, m: float, n: float) -> Outcome:
 def ttest_1samp(
     a: ArrayLike,
     popmean: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     alternative: str = "two-sided",
     *,
@@ -98,8 +92,8 @@ def ttest_1samp(
     """
     s = Samples("ttest_1samp", a, axis, nan_policy, keepdims)
     middle = inexact(as_operand(popmean))
-    if len(middle.shape) == s.rank and s.rank:
-        middle = np.squeeze(middle, axis=tuple(range(s.rank)) if s.axis is None else s.axis)
+    if len(middle.shape) == len(s.kept) and s.kept:
+        middle = np.squeeze(middle, axis=s.axes)
     error = np.sqrt(np.var(s.x, axis=-1, ddof=1) / s.n)
     found = _students(
         "ttest_1samp", (np.mean(s.x, axis=-1) - middle) / error, s.n - 1.0, alternative
@@ -111,7 +105,7 @@ def ttest_1samp(
 def ttest_rel(
     a: ArrayLike,
     b: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     alternative: str = "two-sided",
     *,
@@ -149,7 +143,7 @@ def ttest_ind(
     a: ArrayLike,
     b: ArrayLike,
     *,
-    axis: int | None = 0,
+    axis: Axis = 0,
     equal_var: bool = True,
     nan_policy: str = "propagate",
     alternative: str = "two-sided",
@@ -210,7 +204,7 @@ def ttest_ind_from_stats(
 
 
 def _groups(
-    name: str, samples: tuple[ArrayLike, ...], axis: int | None, policy: str, keepdims: bool
+    name: str, samples: tuple[ArrayLike, ...], axis: Axis, policy: str, keepdims: bool
 ) -> list[Samples]:
     if len(samples) < 2:
         raise ShapeError(f"scipy.stats.{name} takes at least two groups.", user_line())
@@ -232,7 +226,7 @@ def _ratio(groups: Sequence[Value]) -> tuple[Value, int, int]:
 @_either
 def f_oneway(
     *samples: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     equal_var: bool = True,
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -263,7 +257,7 @@ def levene(
     *samples: ArrayLike,
     center: str = "median",
     proportiontocut: float = 0.05,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> Outcome:
@@ -296,7 +290,7 @@ def levene(
 @_either
 def bartlett(
     *samples: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> Outcome:
@@ -328,7 +322,7 @@ def bartlett(
 def kruskal(
     *samples: ArrayLike,
     nan_policy: str = "propagate",
-    axis: int | None = 0,
+    axis: Axis = 0,
     keepdims: bool = False,
 ) -> Outcome:
     """Whether groups have the same median, by their ranks among all; derivative zero.
@@ -370,7 +364,7 @@ def power_divergence(
     f_obs: ArrayLike,
     f_exp: ArrayLike | None = None,
     ddof: int = 0,
-    axis: int | None = 0,
+    axis: Axis = 0,
     lambda_: str | float | None = None,
     *,
     nan_policy: str = "propagate",
@@ -412,7 +406,7 @@ def chisquare(
     f_obs: ArrayLike,
     f_exp: ArrayLike | None = None,
     ddof: int = 0,
-    axis: int | None = 0,
+    axis: Axis = 0,
     *,
     sum_check: bool = True,
     nan_policy: str = "propagate",
@@ -437,7 +431,7 @@ def chisquare(
 def jarque_bera(
     x: ArrayLike,
     *,
-    axis: int | None = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> Outcome:
@@ -479,7 +473,7 @@ def _kurtosis_score(s: Samples) -> Value:
 @_either
 def skewtest(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     alternative: str = "two-sided",
     *,
@@ -504,7 +498,7 @@ def skewtest(
 @_either
 def kurtosistest(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     alternative: str = "two-sided",
     *,
@@ -528,7 +522,7 @@ def kurtosistest(
 
 @_either
 def normaltest(
-    a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", *, keepdims: bool = False
+    a: ArrayLike, axis: Axis = 0, nan_policy: str = "propagate", *, keepdims: bool = False
 ) -> Outcome:
     """Whether samples are normal, by their skewness and kurtosis.
 
@@ -552,7 +546,7 @@ def combine_pvalues(
     method: str = "fisher",
     weights: ArrayLike | None = None,
     *,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> Outcome:
@@ -586,6 +580,8 @@ def combine_pvalues(
             if weights is None
             else Samples("combine_pvalues", weights, axis, "propagate").x
         )
+        if w.shape not in ((n,), p.shape):
+            raise ShapeError(f"scipy.stats.combine_pvalues: weights of {w.shape}.", user_line())
         statistic = np.sum(-sp.ndtri(p) * w, axis=-1) / np.sqrt(np.sum(w * w, axis=-1))
         chance = sp.ndtr(-statistic)
     else:

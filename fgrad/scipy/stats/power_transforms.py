@@ -131,6 +131,8 @@ def boxcox_normmax(
     brack: Sequence[float] | None = None,
     method: str = "pearsonr",
     optimizer: Callable[..., PyTree] | None = None,
+    *,
+    ymax: ArrayLike | None = None,
 ) -> Value:
     """The power for which samples look most normal.
 
@@ -139,11 +141,15 @@ def boxcox_normmax(
         method: "pearsonr" for the correlation with normal quantiles, "mle" for the likelihood,
             "all" for both.
         optimizer: as in SciPy.
+        ymax: as in SciPy, of plain samples alone.
 
     Example:
         >>> float(boxcox_normmax(np.array([1.0, 2.0, 4.0, 8.0, 17.0]), method="mle").round(3))
         -0.025
     """
+    if ymax is not None:
+        what = "scipy.stats.boxcox_normmax with ymax"
+        raise refusal(what, "it has no traced form.", "boxcox_normmax(x)")
     check_choice("scipy.stats.boxcox_normmax", "method", method, ("pearsonr", "mle", "all"))
     samples = _vector("boxcox_normmax", x)
     names = ("pearsonr", "mle") if method == "all" else (method,)

@@ -16,12 +16,19 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.lax.reductions import cummax
 from fgrad.numpy.arrange import moveaxis
-from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
+from fgrad.numpy.promote import (
+    as_operand,
+    convert,
+    inexact,
+    normalize_axis,
+    user_line,
+)
 from fgrad.numpy.selection import take_along_axis
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import either, refusal
+from fgrad.scipy.stats.operands import joined, kept, places_of
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, P, R
+from fgrad.typing import ArrayLike, Axis, P, R
 
 plain = lazy_module("scipy.stats")
 
@@ -40,10 +47,8 @@ def _either(traced: Callable[P, R]) -> Callable[P, R]:
     return either(plain, traced)
 
 
-def _lines(
-    name: str, a: ArrayLike, axis: int | None, nan_policy: str
-) -> tuple[Value, Value, int | None]:
-    """Real numbers with the axis last, where it has a NaN, and the axis."""
+def _real(name: str, a: ArrayLike, nan_policy: str) -> Value:
+    """Real numbers."""
     if nan_policy != "propagate":
         raise refusal(
             f"scipy.stats.{name} with nan_policy={nan_policy!r}",
@@ -53,9 +58,7 @@ def _lines(
     x = as_operand(a)
     if x.dtype.kind not in "biuf":
         raise DtypeError(f"scipy.stats.{name} takes real numbers, not {x.dtype}.", user_line())
-    place = None if axis is None else normalize_axis(axis, len(x.shape))
-    x = np.ravel(x) if place is None else moveaxis(x, place, -1)
-    return x, np.any(np.isnan(x), axis=-1, keepdims=True), place
+    return x
 
 
 def _runs(ordered: Value) -> tuple[Value, Value, Value]:
@@ -90,8 +93,10 @@ def rankdata(
     if method not in _METHODS:
         rows = (*user_line(), ("write", " or ".join(map(repr, _METHODS))))
         raise ArgumentError(f"scipy.stats.rankdata: method={method!r}.", rows)
-    x, missing, place = _lines("rankdata", a, axis, nan_policy)
-    x = stop_gradient(x)
+    x = stop_gradient(_real("rankdata", a, nan_policy))
+    place = None if axis is None else normalize_axis(axis, len(x.shape))
+    x = np.ravel(x) if place is None else moveaxis(x, place, -1)
+    missing = np.any(np.isnan(x), axis=-1, keepdims=True)
     order = np.argsort(x, axis=-1, kind="stable")
     begins, places, first = _runs(take_along_axis(x, order, axis=-1))
     ends = np.concatenate([begins[..., 1:], np.ones_like(begins[..., :1])], axis=-1)
@@ -114,7 +119,7 @@ def rankdata(
 
 @_either
 def mode(
-    a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
+    a: ArrayLike, axis: Axis = 0, nan_policy: str = "propagate", keepdims: bool = False
 ) -> ModeResult:
     """The commonest number along an axis, of several the smallest, and how often it occurs;
     NaN counts as a number.
@@ -123,33 +128,29 @@ def mode(
         >>> mode(np.array([3.0, 1.0, 3.0])).mode
         np.float64(3.0)
     """
-    x, _, place = _lines("mode", a, axis, nan_policy)
+    numbers = _real("mode", a, nan_policy)
+    axes = places_of(axis, len(numbers.shape))
+    x = joined(numbers, axes)
     if not x.shape[-1]:
         raise ShapeError("scipy.stats.mode: there is no number along the axis.", user_line())
     ordered = np.sort(x, axis=-1)
     _, places, first = _runs(ordered)
     counts = places - first + 1
     best = np.argmax(counts, axis=-1)[..., None]
-    value = take_along_axis(ordered, best, axis=-1)
-    count = take_along_axis(counts, best, axis=-1)
+    value = take_along_axis(ordered, best, axis=-1)[..., 0]
+    count = take_along_axis(counts, best, axis=-1)[..., 0]
     if 0 in x.shape:  # no results: SciPy's are floats
         dtype = inexact(x).dtype
         value, count = value.astype(dtype), count.astype(dtype)
-    rank = len(as_operand(a).shape)
-    return ModeResult(*[_placed(v, place, rank, keepdims) for v in (value, count)])
-
-
-def _placed(x: Value, place: int | None, rank: int, keepdims: bool) -> Value:
-    """A result whose last axis has length 1: without it, or with ones for the axes that went."""
-    if not keepdims:
-        return x[..., 0]
-    return np.reshape(x, (1,) * rank) if place is None else moveaxis(x, -1, place)
+    if keepdims:
+        value, count = [np.reshape(v, kept(numbers.shape, axes)) for v in (value, count)]
+    return ModeResult(value, count)
 
 
 @_either
 def sem(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     ddof: int = 1,
     nan_policy: str = "propagate",
     *,
@@ -161,7 +162,8 @@ def sem(
         >>> sem(np.array([1.0, 3.0]))
         np.float64(1.0)
     """
-    x, _, place = _lines("sem", a, axis, nan_policy)
-    x = inexact(x)
-    error = np.std(x, axis=-1, ddof=ddof, keepdims=True) / np.sqrt(x.shape[-1])
-    return _placed(convert(error, x.dtype), place, len(as_operand(a).shape), keepdims)
+    numbers = inexact(_real("sem", a, nan_policy))
+    axes = places_of(axis, len(numbers.shape))
+    x = joined(numbers, axes)
+    error = convert(np.std(x, axis=-1, ddof=ddof) / np.sqrt(x.shape[-1]), x.dtype)
+    return np.reshape(error, kept(numbers.shape, axes)) if keepdims else error

@@ -12,9 +12,10 @@ from fgrad.errors import ShapeError
 from fgrad.numpy.promote import as_operand, user_line
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import either, refusal
+from fgrad.scipy.stats.results import Line
 from fgrad.scipy.stats.summaries import Samples
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, P, PyTree, R
+from fgrad.typing import ArrayLike, Axis, P, PyTree, R
 
 plain = lazy_module("scipy.stats")
 
@@ -38,7 +39,7 @@ def pearsonr(
     *,
     alternative: str = "two-sided",
     method: None = None,
-    axis: int | None = 0,
+    axis: Axis = 0,
 ) -> PyTree:
     """The correlation of two samples, and the probability of a greater one by chance.
 
@@ -70,24 +71,13 @@ def pearsonr(
     return Correlation(r, chance[alternative])
 
 
-class Line(NamedTuple):
-    """What `linregress` returns inside of a transform."""
-
-    slope: Value
-    intercept: Value
-    rvalue: Value
-    pvalue: Value
-    stderr: Value
-    intercept_stderr: Value
-
-
 @_either
 def linregress(
     x: ArrayLike,
     y: ArrayLike,
     alternative: str = "two-sided",
     *,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> PyTree:
@@ -135,7 +125,7 @@ def circmean(
     samples: ArrayLike,
     high: float = 2 * np.pi,
     low: float = 0,
-    axis: int | None = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     *,
     keepdims: bool = False,
@@ -157,7 +147,7 @@ def circvar(
     samples: ArrayLike,
     high: float = 2 * np.pi,
     low: float = 0,
-    axis: int | None = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     *,
     keepdims: bool = False,
@@ -177,7 +167,7 @@ def circstd(
     samples: ArrayLike,
     high: float = 2 * np.pi,
     low: float = 0,
-    axis: int | None = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     *,
     normalize: bool = False,

@@ -15,7 +15,7 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import check_choice, either
 from fgrad.scipy.stats.summaries import Samples
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, P, PyTree, R
+from fgrad.typing import ArrayLike, Axis, P, PyTree, R
 
 plain = lazy_module("scipy.stats")
 
@@ -42,7 +42,7 @@ class SiegelLine(NamedTuple):
 
 
 def _points(
-    name: str, y: ArrayLike, x: ArrayLike | None, axis: int | None, policy: str, keepdims: bool
+    name: str, y: ArrayLike, x: ArrayLike | None, axis: Axis, policy: str, keepdims: bool
 ) -> tuple[Samples, Value, Value]:
     """The samples, y and x along the last axis."""
     s = Samples(name, y, axis, policy, keepdims)
@@ -88,7 +88,7 @@ def theilslopes(
     alpha: float = 0.95,
     method: str = "separate",
     *,
-    axis: int | None = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> PyTree:
@@ -135,7 +135,7 @@ def siegelslopes(
     x: ArrayLike | None = None,
     method: str = "hierarchical",
     *,
-    axis: int | None = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> PyTree:

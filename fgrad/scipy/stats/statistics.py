@@ -16,7 +16,7 @@ from fgrad.scipy._either import either, refusal
 from fgrad.scipy.stats.relations import Correlation, pearsonr
 from fgrad.scipy.stats.summaries import Samples
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, P, PyTree, R
+from fgrad.typing import ArrayLike, Axis, P, PyTree, R
 
 plain = lazy_module("scipy.stats")
 special = lazy_module("scipy.special")
@@ -46,7 +46,7 @@ def kstat(
     data: ArrayLike,
     n: int = 2,
     *,
-    axis: int | None = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> Value:
@@ -75,7 +75,7 @@ def kstatvar(
     data: ArrayLike,
     n: int = 2,
     *,
-    axis: int | None = None,
+    axis: Axis = None,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> Value:
@@ -304,7 +304,7 @@ def pointbiserialr(
     x: ArrayLike,
     y: ArrayLike,
     *,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     keepdims: bool = False,
 ) -> PyTree:

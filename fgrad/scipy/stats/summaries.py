@@ -12,12 +12,12 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
-from fgrad.numpy.arrange import moveaxis
-from fgrad.numpy.promote import as_operand, inexact, normalize_axis, user_line
+from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import either, refusal
+from fgrad.scipy.stats.operands import joined, kept, places_of
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, P, PyTree, R
+from fgrad.typing import ArrayLike, Axis, P, PyTree, R
 
 plain = lazy_module("scipy.stats")
 
@@ -28,10 +28,10 @@ def _either(traced: Callable[P, R]) -> Callable[P, R]:
 
 
 class Samples:
-    """Samples with their axis last, and the shape that a summary of them has."""
+    """Samples with their axes as one, which is last, and the shape that a summary of them has."""
 
     def __init__(
-        self, name: str, a: ArrayLike, axis: int | None, nan_policy: str, keepdims: bool = False
+        self, name: str, a: ArrayLike, axis: Axis, nan_policy: str, keepdims: bool = False
     ) -> None:
         if nan_policy != "propagate":
             what = f"scipy.stats.{name} with nan_policy={nan_policy!r}"
@@ -39,22 +39,15 @@ class Samples:
         x = inexact(as_operand(a))
         if x.dtype.kind == "c":
             raise DtypeError(f"scipy.stats.{name} takes real numbers, not {x.dtype}.", user_line())
-        self.rank, self.keepdims = len(x.shape), keepdims
-        self.axis = None if axis is None else normalize_axis(axis, self.rank)
-        self.x = np.ravel(x) if self.axis is None else moveaxis(x, self.axis, -1)
+        self.keepdims = keepdims
+        self.axes = places_of(axis, len(x.shape))
+        self.kept = kept(x.shape, self.axes)
+        self.x = joined(x, self.axes)
         self.n = self.x.shape[-1]
-
-    def back(self, x: Value) -> Value:
-        """Values like the samples, where these were."""
-        return x if self.axis is None else moveaxis(x, -1, self.axis)
 
     def placed(self, x: Value) -> Value:
         """A summary, with axes of length 1 if they are kept."""
-        if not self.keepdims:
-            return x
-        if self.axis is None:
-            return np.reshape(x, (1,) * self.rank)
-        return moveaxis(x[..., None], -1, self.axis)
+        return np.reshape(x, self.kept) if self.keepdims else x
 
     def moment(self, order: int, center: Value | None = None) -> Value:
         middle = np.mean(self.x, axis=-1) if center is None else center
@@ -65,7 +58,7 @@ class Samples:
 def moment(
     a: ArrayLike,
     order: int = 1,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     *,
     center: ArrayLike | None = None,
@@ -104,7 +97,7 @@ def _equal(s: Samples) -> Value:
 @_either
 def skew(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     bias: bool = True,
     nan_policy: str = "propagate",
     *,
@@ -126,7 +119,7 @@ def skew(
 @_either
 def kurtosis(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     fisher: bool = True,
     bias: bool = True,
     nan_policy: str = "propagate",
@@ -153,7 +146,7 @@ def kurtosis(
 @_either
 def variation(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     nan_policy: str = "propagate",
     ddof: int = 0,
     *,
@@ -173,7 +166,7 @@ def variation(
 def zmap(
     scores: ArrayLike,
     compare: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     ddof: int = 0,
     nan_policy: str = "propagate",
 ) -> Value:
@@ -194,9 +187,7 @@ def zmap(
 
 
 @_either
-def zscore(
-    a: ArrayLike, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate"
-) -> Value:
+def zscore(a: ArrayLike, axis: Axis = 0, ddof: int = 0, nan_policy: str = "propagate") -> Value:
     """The distances of samples to their mean, in units of their deviation.
 
     Example:
@@ -207,9 +198,7 @@ def zscore(
 
 
 @_either
-def gzscore(
-    a: ArrayLike, *, axis: int | None = 0, ddof: int = 0, nan_policy: str = "propagate"
-) -> Value:
+def gzscore(a: ArrayLike, *, axis: Axis = 0, ddof: int = 0, nan_policy: str = "propagate") -> Value:
     """`zscore` of the logarithms.
 
     Example:
@@ -222,7 +211,7 @@ def gzscore(
 @_either
 def gstd(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     ddof: int = 1,
     *,
     keepdims: bool = False,
@@ -243,7 +232,7 @@ def pmean(
     a: ArrayLike,
     p: ArrayLike,
     *,
-    axis: int | None = 0,
+    axis: Axis = 0,
     dtype: None = None,
     weights: ArrayLike | None = None,
     nan_policy: str = "propagate",
@@ -268,7 +257,7 @@ def pmean(
     else:
         given = inexact(as_operand(weights))
         if len(given.shape) > 1:
-            given = moveaxis(given, s.axis, -1) if s.axis is not None else np.ravel(given)
+            given = joined(given, s.axes)
         mean = np.sum(powers * given, axis=-1) / np.sum(np.broadcast_to(given, powers.shape), -1)
     return s.placed(np.exp(mean) if geometric else mean ** (1.0 / as_operand(p)))
 
@@ -276,7 +265,7 @@ def pmean(
 @_either
 def gmean(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     dtype: None = None,
     weights: ArrayLike | None = None,
     *,
@@ -297,7 +286,7 @@ def gmean(
 @_either
 def hmean(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     dtype: None = None,
     *,
     weights: ArrayLike | None = None,
@@ -318,7 +307,7 @@ def hmean(
 @_either
 def iqr(
     x: ArrayLike,
-    axis: int | None = None,
+    axis: Axis = None,
     rng: tuple[float, float] = (25, 75),
     scale: float = 1.0,
     nan_policy: str = "propagate",
@@ -347,7 +336,7 @@ def iqr(
 def trim_mean(
     a: ArrayLike,
     proportiontocut: float,
-    axis: int | None = 0,
+    axis: Axis = 0,
     *,
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -374,7 +363,7 @@ def trim_mean(
 @_either
 def median_abs_deviation(
     x: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     center: None = None,
     scale: float | str = 1.0,
     nan_policy: str = "propagate",
@@ -405,7 +394,7 @@ def entropy(
     pk: ArrayLike,
     qk: ArrayLike | None = None,
     base: ArrayLike | None = None,
-    axis: int | None = 0,
+    axis: Axis = 0,
     *,
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -445,7 +434,7 @@ class Description(NamedTuple):
 @_either
 def describe(
     a: ArrayLike,
-    axis: int | None = 0,
+    axis: Axis = 0,
     ddof: int = 1,
     bias: bool = True,
     nan_policy: str = "propagate",

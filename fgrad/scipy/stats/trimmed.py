@@ -22,7 +22,7 @@ from fgrad.scipy import special as sp
 from fgrad.scipy._either import either, refusal
 from fgrad.scipy.stats.summaries import Samples
 from fgrad.trace import Value, concrete
-from fgrad.typing import ArrayLike, P, R
+from fgrad.typing import ArrayLike, Axis, P, R
 
 plain = lazy_module("scipy.stats")
 
@@ -60,7 +60,7 @@ def tmean(
     a: ArrayLike,
     limits: Limits | None = None,
     inclusive: tuple[bool, bool] = (True, True),
-    axis: int | None = None,
+    axis: Axis = None,
     *,
     nan_policy: str = "propagate",
     keepdims: bool = False,
@@ -90,7 +90,7 @@ def tvar(
     a: ArrayLike,
     limits: Limits | None = None,
     inclusive: tuple[bool, bool] = (True, True),
-    axis: int | None = 0,
+    axis: Axis = 0,
     ddof: int = 1,
     *,
     nan_policy: str = "propagate",
@@ -111,7 +111,7 @@ def tstd(
     a: ArrayLike,
     limits: Limits | None = None,
     inclusive: tuple[bool, bool] = (True, True),
-    axis: int | None = 0,
+    axis: Axis = 0,
     ddof: int = 1,
     *,
     nan_policy: str = "propagate",
@@ -132,7 +132,7 @@ def tsem(
     a: ArrayLike,
     limits: Limits | None = None,
     inclusive: tuple[bool, bool] = (True, True),
-    axis: int | None = 0,
+    axis: Axis = 0,
     ddof: int = 1,
     *,
     nan_policy: str = "propagate",
@@ -161,7 +161,7 @@ def _extreme(s: Samples, limits: Limits, inclusive: bool, sign: int) -> Value:
 def tmin(
     a: ArrayLike,
     lowerlimit: float | None = None,
-    axis: int | None = 0,
+    axis: Axis = 0,
     inclusive: bool = True,
     nan_policy: str = "propagate",
     *,
@@ -185,7 +185,7 @@ def tmin(
 def tmax(
     a: ArrayLike,
     upperlimit: float | None = None,
-    axis: int | None = 0,
+    axis: Axis = 0,
     inclusive: bool = True,
     nan_policy: str = "propagate",
     *,
