@@ -102,7 +102,9 @@ def must_be_real(x: ArrayLike, what: str) -> Value:
 def refuse_options(name: str, given: Mapping[str, object]) -> None:
     """Raise a card for the first option of SciPy's function `name` that has no traced form."""
     for option, value in given.items():
-        if np.ndim(value) or (value is not None and value is not False and value != 0):
+        if isinstance(value, np.ndarray) or (
+            value is not None and value is not False and value != 0
+        ):
             raise refusal(f"{name} with {option}", "it has no traced form.", f"{name}(...)")
 
 

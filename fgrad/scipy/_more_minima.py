@@ -151,28 +151,25 @@ def _minimiser(name: str, second: str, given: str, pick: str) -> Callable[..., P
             return found.x
         return (found.x, 1) if name == "leastsq" else (found.x, found.fun, {})
 
-    if second is _BOX:
+    def in_box(
+        func: Function,
+        bounds: PyTree,
+        *further: PyTree,
+        progress: bool | Progress = False,
+        **options: PyTree,
+    ) -> PyTree:
+        return found_by(func, (bounds, *further), options, progress)
 
-        def made(
-            func: Function,
-            bounds: PyTree,
-            *further: PyTree,
-            progress: bool | Progress = False,
-            **options: PyTree,
-        ) -> PyTree:
-            return found_by(func, (bounds, *further), options, progress)
+    def from_start(
+        func: Function,
+        x0: PyTree,
+        *further: PyTree,
+        progress: bool | Progress = False,
+        **options: PyTree,
+    ) -> PyTree:
+        return found_by(func, (x0, *further), options, progress)
 
-    else:
-
-        def made(
-            func: Function,
-            x0: PyTree,
-            *further: PyTree,
-            progress: bool | Progress = False,
-            **options: PyTree,
-        ) -> PyTree:
-            return found_by(func, (x0, *further), options, progress)
-
+    made: Callable[..., PyTree] = in_box if second is _BOX else from_start
     made.__name__ = made.__qualname__ = name
     made.__doc__ = _ALONE.format(
         name=name,
