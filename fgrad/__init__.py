@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import fgrad.base.interpreter  # noqa: F401  (which refuses other Pythons)
+import fgrad.base  # noqa: F401  (which refuses other Pythons)
 from fgrad.base.lazy_import import PROVIDERS as _PROVIDERS
 from fgrad.base.lazy_import import load as _load
 from fgrad.config import config

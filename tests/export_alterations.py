@@ -27,8 +27,7 @@ import numpy as np
 
 import fgrad
 from fgrad import lax
-from fgrad.aot.files import HEAD, MAGIC
-from fgrad.aot.trees import made
+from fgrad.aot.files import HEAD, MAGIC, made
 from fgrad.base.digest import digest
 from fgrad.errors import FgradError
 

@@ -18,7 +18,7 @@ from export_programs import PROGRAMS
 import fgrad
 import fgrad.scipy.special as special
 from fgrad import lax
-from fgrad.aot.json_text import parsed
+from fgrad.aot.files import parsed
 from fgrad.aot.operations import MODULES, PACKAGES
 from fgrad.errors import ArgumentError, ExportError
 from fgrad.ir.primitive import REGISTRY
@@ -254,7 +254,8 @@ def test_trusted_files_load_no_compiler(tmp_path: Path) -> None:
         f"f = fgrad.load({str(path)!r}, trust=True)\n"
         "value, slope = f(np.ones(20))\n"
         "heavy = ('llvmlite', 'scipy', 'fgrad.compile.pipeline', 'fgrad.compile.llvm.runtime',\n"
-        "         'optree', 'fgrad.trace', 'fgrad.numpy', 'fgrad.ops')\n"
+        "         'optree', 'fgrad.trace', 'fgrad.numpy', 'fgrad.ops', 'fgrad.errors', 'json',\n"
+        "         'fgrad.base.keywords', 'fgrad.base.source', 'fgrad.compile.llvm.interrupts')\n"
         "print([m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(
@@ -344,7 +345,7 @@ def test_what_is_no_json(text: str) -> None:
     """In a process without the package `json`, which defines the scanner's error."""
     code = (
         "import sys\n"
-        "from fgrad.aot.json_text import parsed\n"
+        "from fgrad.aot.files import parsed\n"
         "assert 'json' not in sys.modules\n"
         "try:\n    parsed(sys.stdin.read())\n"
         "except (ValueError, RecursionError):\n    print('refused')"

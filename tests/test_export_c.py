@@ -23,8 +23,8 @@ import fgrad
 import fgrad.scipy.special as special
 from fgrad.aot.c import CExport, compilers
 from fgrad.aot.vector_products import vector_product
+from fgrad.base.system import processor
 from fgrad.compile.cpu.library import product_code
-from fgrad.compile.llvm.processor import processor
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.tasks.routines import gemm_spec
 from fgrad.errors import ExportError

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fgrad.aot.files import version
+from fgrad.aot.files import paths_of, version
 from fgrad.aot.machine import (
     NOTED,
     SHARING,
@@ -30,13 +30,13 @@ from fgrad.aot.machine import (
     merged,
 )
 from fgrad.aot.save import Exportable, exportable, refuse
-from fgrad.aot.trees import paths_of
 from fgrad.aot.vector_products import vector_product
 from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import LINE_BYTES
 from fgrad.compile.llvm import generator, interrupts
 from fgrad.compile.llvm.runtime import target
+from fgrad.compile.llvm.signals import CELLS
 from fgrad.config import config
 from fgrad.errors import ExportError
 from fgrad.ir.aval import Aval
@@ -212,7 +212,7 @@ def _returning_zero(name: str) -> str:
     return f"define i64 @{name}() #0 {{\n  ret i64 0\n}}"
 
 
-_HELPERS = f"""@{interrupts.CELLS} = internal global [8 x i64] zeroinitializer
+_HELPERS = f"""@{CELLS} = internal global [8 x i64] zeroinitializer
 @fgrad_running = internal global [3 x i64] zeroinitializer
 @fgrad_share_at = internal global ptr null
 @fgrad_pool_at = internal global ptr null

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from fgrad.aot import parsing
-from fgrad.aot.files import File
-from fgrad.aot.trees import paths_of
+from fgrad.aot.files import File, paths_of
 from fgrad.aot.trusted import Form
 from fgrad.base.fork_locks import own_lock
 from fgrad.base.named_tuple import NamedTuple

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from fgrad.aot.files import File, avals_of, read
-from fgrad.aot.trees import check_spec, leaves_of, made
+from fgrad.aot.files import File, avals_of, check_spec, leaves_of, made, read
 from fgrad.aot.trusted import Form, code_of
-from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
 from fgrad.ir.aval import PYTHON_SCALARS, Aval
 
@@ -38,7 +36,6 @@ else:
     parsing = lazy_module("fgrad.aot.parsing")
 
 
-@also_takes()
 def load(path: str | os.PathLike[str], trust: bool = False) -> Loaded:
     """The function that `fgrad.export` has written into a file.
 

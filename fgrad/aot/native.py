@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fgrad import tree
-from fgrad.aot.trees import made
+from fgrad.aot.files import made
 from fgrad.aot.trusted import Form, TrustedExecutable
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class

@@ -9,20 +9,19 @@ from typing import NoReturn
 import numpy as np
 
 from fgrad import tree
-from fgrad.aot.files import FORMAT, version
+from fgrad.aot.files import FORMAT, NotPlain, spec_of, version
 from fgrad.aot.located import locate
 from fgrad.aot.machine import NotMachineCode, machine_of
 from fgrad.aot.objects import object_of
 from fgrad.aot.symbols import Symbols, numbered, traced_with_symbols
-from fgrad.aot.trees import NotPlain, spec_of
 from fgrad.aot.writing import Writer, aval_words, write
 from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.system import processor
 from fgrad.compile.cpu.native import runs_long
 from fgrad.compile.jit.dynamic import Dynamic
 from fgrad.compile.jit.entries import Entry
 from fgrad.compile.jit.jitted import Jitted, jit
-from fgrad.compile.llvm.processor import processor
 from fgrad.compile.llvm.runtime import target
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.errors import ExportError

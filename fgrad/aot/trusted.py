@@ -11,9 +11,9 @@ import numpy as np
 from fgrad.aot.files import ALIGNMENT, File
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.llvm.interrupts import CELLS, SIGNALS
+from fgrad.base.system import processor
 from fgrad.compile.llvm.loader import Code, load
-from fgrad.compile.llvm.processor import processor
+from fgrad.compile.llvm.signals import CELLS, SIGNALS
 from fgrad.ir.aval import Aval
 
 if TYPE_CHECKING:

@@ -7,15 +7,17 @@ import weakref
 from _thread import RLock
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fgrad.base.system import at_fork
 
+if TYPE_CHECKING:
+    from typing import Protocol
 
-class HasLock(Protocol):
-    """What keeps a lock."""
+    class HasLock(Protocol):
+        """What keeps a lock."""
 
-    lock: RLock
+        lock: RLock
 
 
 _OWNERS: weakref.WeakSet[HasLock] = weakref.WeakSet()

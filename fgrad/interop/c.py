@@ -20,8 +20,9 @@ from fgrad import tree
 from fgrad.base.lazy_import import names_shown
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import LINE_BYTES
-from fgrad.compile.llvm.interrupts import CELLS, DECLARATIONS, POLL, RAISE
+from fgrad.compile.llvm.interrupts import DECLARATIONS, POLL, RAISE
 from fgrad.compile.llvm.runtime import Source, build_counted
+from fgrad.compile.llvm.signals import CELLS
 from fgrad.compile.llvm.text import element_type, literal
 from fgrad.config import config
 from fgrad.errors import ArgumentError

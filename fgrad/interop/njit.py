@@ -26,7 +26,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.host.program import Callback, raise_if_stopped
 from fgrad.compile.jit.entries import Entry
 from fgrad.compile.kernel.machine import LINE_BYTES
-from fgrad.compile.llvm.interrupts import SIGNALS
+from fgrad.compile.llvm.signals import SIGNALS
 from fgrad.interop.native import native_form
 from fgrad.ir.aval import Aval
 from fgrad.transforms.custom.callback import pure_callback

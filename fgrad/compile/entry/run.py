@@ -15,6 +15,7 @@ from fgrad.compile.entry.fields import NODE, RECORD, RECORD_SIZE
 from fgrad.compile.llvm import interrupts
 from fgrad.compile.llvm.abi import Layout
 from fgrad.compile.llvm.blocks import each_loop, member, put, word
+from fgrad.compile.llvm.signals import CELLS
 
 HOT = 16  # calls after which result arrays are kept for use again
 ASKED, REFUSED = 1, 2  # what `after` has said before arguments are written
@@ -247,7 +248,7 @@ write_copy:
     )
     return (
         f"""worked:
-  %maybe_stopped = load volatile i64, ptr @{interrupts.CELLS}, align 8
+  %maybe_stopped = load volatile i64, ptr @{CELLS}, align 8
   %surely_on = icmp eq i64 %maybe_stopped, 0
   br i1 %surely_on, label %settled, label %doubt
 doubt:

@@ -6,8 +6,9 @@ step     an opcode and its operands; jumps are absolute positions in the table
 
 from __future__ import annotations
 
-from fgrad.compile.llvm.interrupts import CELLS, DECLARATIONS, POLL
+from fgrad.compile.llvm.interrupts import DECLARATIONS, POLL
 from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.signals import CELLS
 
 (END, CALL, SHARE, PLACE, ADVANCE, SWAP, COPY) = range(7)
 (FILL, SET, COUNT, JUMP, UNLESS, SWITCH) = range(7, 13)

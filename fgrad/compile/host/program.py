@@ -24,8 +24,8 @@ from fgrad.compile.host import interpreter as op
 from fgrad.compile.host.interpreter import interpreter_address
 from fgrad.compile.host.threads import pool_address, share_address
 from fgrad.compile.kernel.machine import WALKED_CYCLES
-from fgrad.compile.llvm.interrupts import is_stopped, keep
 from fgrad.compile.llvm.runtime import raise_kept
+from fgrad.compile.llvm.signals import is_stopped, keep
 
 
 class Call(NamedTuple):

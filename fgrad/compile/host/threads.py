@@ -26,8 +26,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from fgrad.base.system import POSIX, at_fork
-from fgrad.compile.llvm.interrupts import CELLS, DECLARATIONS, KEY, POLL
+from fgrad.compile.llvm.interrupts import DECLARATIONS, POLL
 from fgrad.compile.llvm.runtime import Source, build
+from fgrad.compile.llvm.signals import CELLS, KEY
 from fgrad.config import config
 
 # Offsets in the pool's memory, each on a cache line of its own where threads meet.

@@ -19,14 +19,12 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from _thread import get_ident
 
-import numpy as np
-
-from fgrad.base.system import MACHINE, POSIX, at_fork, c_library, main_thread
+from fgrad.base.system import MACHINE, POSIX, c_library
+from fgrad.compile.llvm.signals import CELLS, KEY, LAST, MAIN, SIGNALS, TRACE, TYPE, VALUE
 
 PERIOD = 40_000_000  # nanoseconds from one look for signals to the next
-POLL, RAISE, CELLS = "fgrad_poll", "fgrad_raise", "fgrad_signals"
+POLL, RAISE = "fgrad_poll", "fgrad_raise"
 KEEPING = f"{POLL}_keeping"  # the same, and no register is changed but rax
 KEPT_FROM = "fgrad_looks"  # the name of `POLL` in that
 DECLARATIONS = {
@@ -35,29 +33,6 @@ DECLARATIONS = {
     f"declare void @{RAISE}() cold",
     f"@{CELLS} = external global i64",
 }
-_STOP, _TYPE, _VALUE, _TRACE, _MAIN, KEY, _LAST = range(7)
-
-
-class _Signals:
-    """The cells that native code reads: whether this process's main thread was stopped, the kept
-    exception, that thread's identity, and the key of what stops a pool's thread."""
-
-    def __init__(self) -> None:
-        self.cells = np.zeros(8, np.int64)
-        self.address: int = self.cells.ctypes.data
-        self.cells.view(np.uint64)[_MAIN] = main_thread()
-        if POSIX:
-            key = ctypes.c_void_p(self.address + 8 * KEY)
-            c_library().pthread_key_create(key, None)
-        at_fork(in_child=self.forked)
-
-    def forked(self) -> None:
-        """After a fork: the thread that is left is the main one."""
-        self.cells[: _TRACE + 1] = 0
-        self.cells.view(np.uint64)[_MAIN] = get_ident()
-
-
-SIGNALS = _Signals()
 _PYTHON = ("PyThread_get_thread_ident", "PyGILState_Ensure", "PyGILState_Release",
            "PyErr_CheckSignals", "PyErr_Fetch", "PyErr_Restore")  # fmt: skip
 _TIME = "_timespec64_get"  # of Windows' C library
@@ -70,29 +45,6 @@ def imports() -> dict[str, int]:
         functions[_TIME] = getattr(c_library(), _TIME)
     found = {name: ctypes.cast(f, ctypes.c_void_p).value or 0 for name, f in functions.items()}
     return {**found, CELLS: SIGNALS.address}
-
-
-def is_stopped() -> bool:
-    """Whether a signal handler has stopped the native code of this thread."""
-    if not SIGNALS.cells[_STOP]:
-        return False
-    return int(SIGNALS.cells.view(np.uint64)[_MAIN]) == get_ident()
-
-
-def keep(error: BaseException) -> bool:
-    """Stop the native code that has called Python in this thread; False if it is not the main one.
-
-    What a signal's handler has raised within a callback ends the loop around it too.
-    """
-    if int(SIGNALS.cells.view(np.uint64)[_MAIN]) != get_ident():
-        return False
-    parts = (type(error), error, error.__traceback__)
-    for place, part in zip((_TYPE, _VALUE, _TRACE), parts, strict=True):
-        if part is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(part))
-            SIGNALS.cells[place] = id(part)
-    SIGNALS.cells[_STOP] = 1
-    return True
 
 
 def functions(posix: bool = POSIX) -> dict[str, tuple[str, set[str]]]:
@@ -209,12 +161,12 @@ ask:
 def _poll_text(clock: str, thread: str, other: str) -> str:
     return (
         "define i64 @{symbol}() #0 {{\nentry:\n  %time = alloca [2 x i64], align 8\n"
-        + _cell("main_at", _MAIN)
+        + _cell("main_at", MAIN)
         + _cell("key_at", KEY)
-        + _cell("last_at", _LAST)
-        + _cell("type", _TYPE)
-        + _cell("value", _VALUE)
-        + _cell("trace", _TRACE)
+        + _cell("last_at", LAST)
+        + _cell("type", TYPE)
+        + _cell("value", VALUE)
+        + _cell("trace", TRACE)
         + f"""  %main = load i64, ptr %main_at, align 8
 {thread}
   %is_main = icmp eq i64 %main, %me
@@ -259,9 +211,9 @@ go:
 def _raise_text() -> str:
     return (
         "define void @{symbol}() #0 {{\n"
-        + _cell("type_at", _TYPE)
-        + _cell("value_at", _VALUE)
-        + _cell("trace_at", _TRACE)
+        + _cell("type_at", TYPE)
+        + _cell("value_at", VALUE)
+        + _cell("trace_at", TRACE)
         + f"""  %type = load ptr, ptr %type_at, align 8
   %value = load ptr, ptr %value_at, align 8
   %trace = load ptr, ptr %trace_at, align 8

@@ -25,6 +25,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.llvm import half_conversion, interrupts
 from fgrad.compile.llvm.code_memory import LOCK
 from fgrad.compile.llvm.loader import Address, Code, load
+from fgrad.compile.llvm.signals import is_stopped
 from fgrad.compile.llvm.store import DiskStore, contents, python_files
 from fgrad.compile.llvm.target import llvm_version, process_target
 from fgrad.compile.llvm.text import ATTRIBUTES, Target
@@ -294,7 +295,7 @@ def _loaded(data: bytes, symbols: list[str], imports: Mapping[str, int]) -> Code
 
 def raise_kept() -> None:
     """Raise what a signal's handler raised while native code ran in this thread, if anything."""
-    if interrupts.is_stopped():
+    if is_stopped():
         restore = signal_functions()[interrupts.RAISE]
         ctypes.PYFUNCTYPE(None)(restore)()  # which raises what is set
 

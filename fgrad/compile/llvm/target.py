@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from fgrad.base.digest import digest
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.system import processor
 from fgrad.compile.llvm.levels import selected
-from fgrad.compile.llvm.processor import processor
 from fgrad.compile.llvm.store import DiskStore
 from fgrad.compile.llvm.text import Target
 
