@@ -7,11 +7,23 @@ import pytest
 import scipy.linalg
 
 import fgrad
+from fgrad.compile.cpu import lapack_factors
 from fgrad.compile.cpu.small_stacks import LARGEST, in_lanes
+from fgrad.compile.llvm import generator, runtime
+from fgrad.compile.llvm.text import Target
 from fgrad.scipy import linalg as sl
 
 SIDES = (1, 2, 3, 5, 8, 13, 16, 31, LARGEST, LARGEST + 1)
 STACKS = ((8,), (16,), (17,), (3, 29))
+STEPS = {
+    "cholesky": {"n": 5},
+    "factor": {"n": 5},
+    "lu_solve": {"n": 5, "k": 3, "trans": True},
+    "triangular_solve": {"n": 5, "k": 3, "lower": True, "trans": False, "unit": False},
+    "qr": {"m": 6, "n": 5, "complete": False},
+    "eigh": {"n": 5, "lower": True},
+    "svd": {"m": 6, "n": 5, "full": False},
+}
 SHAPES = ((1, 1), (2, 2), (1, 5), (5, 1), (3, 7), (7, 3), (16, 16), (13, 32), (LARGEST, 4), (33, 2))
 DTYPES = (np.float64, np.float32, np.complex128, np.complex64)
 
@@ -236,6 +248,18 @@ def test_derivatives_go_through_stacks(batch, dtype, rng):
     right = [fgrad.grad(loss, (0, 1))(s[k : k + 1], b[k : k + 1]) for k in range(batch)]
     for k, x in enumerate(found):
         np.testing.assert_allclose(x, np.concatenate([r[k] for r in right]), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_steps_are_code_for_arm(dtype):
+    """All of them can be written for it; they run there as they do here."""
+    char = np.dtype(dtype)
+    with runtime.recording() as recorded:
+        for name, sizes in STEPS.items():
+            lapack_factors.LAPACK[name](dtype=char, batch=20, **sizes)
+    target = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")
+    for symbol, each in recorded.items():
+        assert symbol in generator.assembly(runtime.module_text({symbol: each.source}), target)
 
 
 def test_what_is_taken_in_lanes():

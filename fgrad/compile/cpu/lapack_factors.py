@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.cpu import small_stacks, stack_eigen, stack_qr
+from fgrad.compile.cpu import small_stacks, stack_eigen, stack_qr, stack_svd
 from fgrad.compile.cpu.lapack import (
     MESSAGES,
     PREFIX,
@@ -36,7 +36,15 @@ from fgrad.ops.complex import real_dtype
 
 # LAPACK's time by that of a matrix in each lane.
 EIGEN_ROWS = 25  # of matrices up to which LAPACK takes QL steps; it divides larger ones
-SPEED_UP = {"cholesky": 4, "triangular_solve": 4, "factor": 4, "lu_solve": 4, "qr": 8, "eigh": 8}
+SPEED_UP = {
+    "cholesky": 4,
+    "triangular_solve": 4,
+    "factor": 4,
+    "lu_solve": 4,
+    "qr": 8,
+    "eigh": 8,
+    "svd": 8,
+}
 # Where a routine returns the size of its workspace.
 WORK, PARTS, INTEGERS = "work", "parts", "integers"
 
@@ -129,7 +137,10 @@ def svd(dtype: np.dtype, m: int, n: int, batch: int, full: bool, vectors: bool =
     if vectors:
         strides = [m * n * b.size, m * columns * b.size, k * b.aligned, rows * n * b.size]
     spec = (dtype.char, m, n, full, vectors, work)
-    return build_step("svd", spec, b, strides, MESSAGES["svd"], max(m, n))
+    library = step_code("svd", spec, b, strides, MESSAGES["svd"], max(m, n))
+    if n <= m and 3 * m < 5 * n and n <= EIGEN_ROWS and small_stacks.in_lanes(dtype, m, batch):
+        return stack_svd.svd(dtype, m, n, full, vectors, library)
+    return library.built()
 
 
 def _infinite_to_nan(b: Body, matrix: str, count: int) -> None:

@@ -120,19 +120,14 @@ def _largest(code: Block, w: str, start: str, diagonal: str, rows: tuple[str, st
     k, after, n = rows
     numbers = code.vector("i32")
     best = code.variable(code.kind, code.length(code.element(w, diagonal)))
-    row = code.variable(numbers, _number(code, k))
+    row = code.variable(numbers, code.whole(k))
     with code.count(after, n) as i:
         size = code.length(code.element(w, code.op("add nsw", "i64", start, i)))
         larger = code.test("ogt", size, code.get(best))
-        mine = _number(code, i)
+        mine = code.whole(i)
         code.put(best, code.chosen(larger, size, code.get(best)))
         code.put(row, code.select(larger, numbers, mine, code.get(row), code.mask))
     return code.get(row)
-
-
-def _number(code: Block, i: str) -> str:
-    """The number of a row in all lanes."""
-    return code.splat(code.emit(f"trunc i64 {i} to i32"), "i32", code.lanes)
 
 
 def triangular_solve(

@@ -325,6 +325,14 @@ class Block(Routine):
 
     # Whole numbers of all lanes.
 
+    def whole(self, i: Place) -> str:
+        """A number of a row in all lanes."""
+        return self.splat(self.emit(f"trunc i64 {i} to i32"), "i32", self.lanes)
+
+    def compare_whole(self, condition: str, a: str, b: str) -> str:
+        """A comparison of int32 numbers."""
+        return self.emit(f"icmp {condition} {self.vector('i32')} {a}, {b}")
+
     def least(self, a: str) -> str:
         """The least of the int32 numbers, as one i64."""
         return self._reduced("smin", a)

@@ -17,7 +17,7 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.lapack import LibraryCode, Native
-from fgrad.compile.cpu.stack_block import ROWS, Block, Number, Place, built
+from fgrad.compile.cpu.stack_block import ROWS, Block, Number, built
 from fgrad.compile.cpu.stack_qr import product, reflection
 from fgrad.compile.tasks.routines import MESSAGES
 
@@ -58,7 +58,7 @@ def eigh(dtype: np.dtype, n: int, lower: bool, vectors: bool, library: LibraryCo
             if vectors:
                 _reverse(code, q, n * n, code.parts)
         _steps(code, rows, _turn(code, rows))
-        _sort(code, rows, a, pair)
+        sort(code, (diagonal, pair), n, [Moved(q, a, n, code.parts)] if vectors else [])
         with code.count(0, n) as i:
             code.put_real_element(pair, i, code.of("fmul", code.real_element(pair, i), back))
         code.push_real(pair, 1, n)
@@ -192,15 +192,6 @@ class Lane(NamedTuple):
     last: str
 
 
-def _whole(code: Block, i: Place) -> str:
-    """The number of a row in all lanes."""
-    return code.splat(code.emit(f"trunc i64 {i} to i32"), "i32", code.lanes)
-
-
-def _compare(code: Block, condition: str, a: str, b: str) -> str:
-    return code.emit(f"icmp {condition} {code.vector('i32')} {a}, {b}")
-
-
 def _steps(code: Block, rows: Rows, turned: str) -> None:
     """Steps of all lanes until each of them has nothing left beside its diagonal."""
     n, kind = rows.n, code.vector("i32")
@@ -215,9 +206,9 @@ def _steps(code: Block, rows: Rows, turned: str) -> None:
         )
         with code.count(0, n - 1) as at:
             i = code.op("sub nsw", "i64", n - 2, at)
-            here = _whole(code, i)
+            here = code.whole(i)
             small = _is_small(code, rows, i)
-            later = _compare(code, "sge", here, code.get(first))
+            later = code.compare_whole("sge", here, code.get(first))
             starts = code.emit(
                 f"select {code.mask} {small}, {code.mask} zeroinitializer, {code.mask} {later}"
             )
@@ -226,7 +217,7 @@ def _steps(code: Block, rows: Rows, turned: str) -> None:
             code.put(last, code.select(small, kind, here, code.get(last), code.mask))
         lane = Lane(code.get(begin), code.get(end))
         code.put(first, lane.first)
-        unfinished = _compare(code, "slt", lane.first, f"splat (i32 {n - 1})")
+        unfinished = code.compare_whole("slt", lane.first, f"splat (i32 {n - 1})")
         some = code.call("i1", f"llvm.vector.reduce.or.v{code.lanes}i1", (code.mask, unfinished))
         code.put(count, code.op("add nsw", "i64", code.get(count), 1))
         more = code.compare("sle", "i64", code.get(count), STEPS * n)
@@ -275,7 +266,7 @@ def _step(code: Block, rows: Rows, lane: Lane, turned: str) -> None:
         pair.c, code.chosen(turned, pair.s, code.minus(pair.s)),
     )  # fmt: skip
     one_before = code.op("sub nsw", kind, lane.last, "splat (i32 1)")
-    is_pair = _compare(code, "eq", lane.first, one_before)
+    is_pair = code.compare_whole("eq", lane.first, one_before)
     c, s = (code.variable(code.kind, code.same(1.0)) for _ in range(2))
     move, g = (code.variable(code.kind, "zeroinitializer") for _ in range(2))
     low, high = code.least(lane.first), code.most(lane.last)
@@ -283,18 +274,18 @@ def _step(code: Block, rows: Rows, lane: Lane, turned: str) -> None:
     with code.count(0, code.op("sub nsw", "i64", high, low)) as k:
         i = code.op("sub nsw", "i64", code.op("sub nsw", "i64", high, 1), k)
         following = code.op("add nsw", "i64", i, 1)
-        here = _whole(code, i)
+        here = code.whole(i)
         inside = code.op(
-            "and", code.mask, _compare(code, "sge", here, lane.first),
-            _compare(code, "slt", here, lane.last),
+            "and", code.mask, code.compare_whole("sge", here, lane.first),
+            code.compare_whole("slt", here, lane.last),
         )  # fmt: skip
-        begins = _compare(code, "eq", here, one_before)
-        ends = code.op("and", code.mask, inside, _compare(code, "eq", here, lane.first))
+        begins = code.compare_whole("eq", here, one_before)
+        ends = code.op("and", code.mask, inside, code.compare_whole("eq", here, lane.first))
         d_i, old = code.real_element(d, i), code.get(d_next)
         e_i, e_next = code.real_element(e, i), code.real_element(e, following)
         start = code.chosen(begins, code.of("fadd", old, shift), code.get(g))
         f, b = (code.of("fmul", code.get(each), e_i) for each in (s, c))
-        new_c, new_s, r = _rotation(code, start, f)
+        new_c, new_s, r = rotation(code, start, f)
         g_next = code.of("fsub", old, code.get(move))
         difference = code.of("fmul", code.of("fsub", d_i, g_next), new_s)
         t = code.real("fma", code.of("fmul", new_c, code.same(2.0)), b, difference)
@@ -319,7 +310,14 @@ def _step(code: Block, rows: Rows, lane: Lane, turned: str) -> None:
             turn_c = code.chosen(two, pair.c, new_c)
             turn_s = code.chosen(two, pair.s, new_s)
             cosine = code.chosen(inside, turn_c, code.same(1.0))
-            _turn_columns(code, rows, i, cosine, code.chosen(inside, turn_s, "zeroinitializer"))
+            turn_columns(
+                code,
+                (rows.vectors, code.parts),
+                rows.n,
+                i,
+                cosine,
+                code.chosen(inside, turn_s, "zeroinitializer"),
+            )
 
 
 def _shift(code: Block, p: str, beside: str, below: str) -> str:
@@ -333,7 +331,7 @@ def _shift(code: Block, p: str, beside: str, below: str) -> str:
     return code.of("fsub", code.of("fdiv", beside, code.of("fadd", g, length)), p)
 
 
-def _rotation(code: Block, f: str, g: str) -> tuple[str, str, str]:
+def rotation(code: Block, f: str, g: str) -> tuple[str, str, str]:
     """c, s, r with c f + s g = r, -s f + c g = 0 and c >= 0; none where both are nothing."""
     square = code.real("fma", f, f, code.of("fmul", g, g))
     nothing = code.test("ole", square, code.same(TINY[code.dtype.char][1]))
@@ -387,43 +385,63 @@ def _two_rows(code: Block, a: str, b: str, c: str) -> Pair:
     return Pair(first, second, turned_c, turned_s)
 
 
-def _turn_columns(code: Block, rows: Rows, i: str, c: str, s: str) -> None:
-    """Columns i and i + 1 of the vectors: (c x - s y, s x + c y)."""
-    n = rows.n
+def turn_columns(code: Block, vectors: tuple[str, int], n: int, i: str, c: str, s: str) -> None:
+    """Columns i and i + 1 of the vectors: (c x - s y, s x + c y).
+
+    Arguments:
+        vectors: the memory, and the parts of a number in it.
+    """
+    work, parts = vectors
     against = code.minus(s)
     for row in code.unrolled(0, n, ROWS):
-        places = [code.place(row, n, i), code.op("add nsw", "i64", code.place(row, n, i), 1)]
-        x, y = (code.element(rows.vectors, place) for place in places)
+        place = code.op("mul nsw", "i64", code.place(row, n, i), parts)
+        places = [code.op("add nsw", "i64", place, k) for k in range(2 * parts)]
+        found = [code.real_element(work, each) for each in places]
+        pairs = list(zip(found[:parts], found[parts:], strict=True))
         turned = [
-            tuple([
-                code.real("fma", u, p, code.of("fmul", v, q)) for p, q in zip(x, y, strict=True)
-            ])
+            code.real("fma", u, x, code.of("fmul", v, y))
             for u, v in ((c, against), (s, c))
-        ]  # fmt: skip
-        for place, value in zip(places, turned, strict=True):
-            code.put_element(rows.vectors, place, value)
+            for x, y in pairs
+        ]
+        for each, value in zip(places, turned, strict=True):
+            code.put_real_element(work, each, value)
 
 
-def _sort(code: Block, rows: Rows, vectors: str, values: str) -> None:
-    """Eigenvalues in ascending order, and their vectors."""
-    n, kind = rows.n, code.vector("i32")
+class Moved(NamedTuple):
+    """A matrix whose columns are moved: `parts` of its numbers, into the first parts of others."""
+
+    source: str
+    target: str
+    width: int
+    parts: int
+
+
+def sort(
+    code: Block, values: tuple[str, str], n: int, moved: Sequence[Moved], before: str = "olt"
+) -> None:
+    """Values in order, and the columns of matrices with them.
+
+    Arguments:
+        values: the memory that they are in, and the one that they go to.
+        before: how a value compares with those behind it.
+    """
+    kind = code.vector("i32")
     with code.count(0, n) as j:
-        mine, before = code.real_element(rows.diagonal, j), code.variable(kind, "zeroinitializer")
+        mine, count = code.real_element(values[0], j), code.variable(kind, "zeroinitializer")
         with code.count(0, n) as k:
-            other = code.real_element(rows.diagonal, k)
-            earlier = code.select(code.compare("slt", "i64", k, j), "i1", "true", "false")
-            equal = code.op(
-                "and", code.mask, code.test("oeq", other, mine),
-                code.splat(earlier, "i1", code.lanes),
-            )  # fmt: skip
-            less = code.op("or", code.mask, code.test("olt", other, mine), equal)
+            other = code.real_element(values[0], k)
+            earlier = code.splat(code.compare("slt", "i64", k, j), "i1", code.lanes)
+            equal = code.op("and", code.mask, code.test("oeq", other, mine), earlier)
+            less = code.op("or", code.mask, code.test(before, other, mine), equal)
             one = code.emit(f"zext {code.mask} {less} to {kind}")
-            code.put(before, code.op("add", kind, code.get(before), one))
-        rank = code.get(before)
-        code.scatter(mine, code.own_places(values, rank, 1, 0, 1)[0])
-        if rows.vectors:
+            code.put(count, code.op("add", kind, code.get(count), one))
+        rank = code.get(count)
+        code.scatter(mine, code.own_places(values[1], rank, 1, 0, 1)[0])
+        for each in moved:
             with code.count(0, n) as i:
-                places = code.own_places(vectors, rank, 1, code.op("mul nsw", "i64", i, n))
-                found = code.element(rows.vectors, code.place(i, n, j))
-                for part, place in zip(found, places, strict=True):
-                    code.scatter(part, place)
+                row = code.op("mul nsw", "i64", i, each.width)
+                here = code.op("mul nsw", "i64", code.place(i, n, j), each.parts)
+                places = code.own_places(each.target, rank, 1, row, code.parts)
+                for p in range(each.parts):
+                    part = code.real_element(each.source, code.op("add nsw", "i64", here, p))
+                    code.scatter(part, places[p])
