@@ -24,7 +24,7 @@ from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.base.progress import Progress, Told
 from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
-from fgrad.numpy.promote import user_line
+from fgrad.numpy.promote import as_operand, user_line
 from fgrad.scipy import _solvers
 from fgrad.scipy._bound import compiled
 from fgrad.scipy._constrained import (
@@ -416,8 +416,8 @@ def least_squares(
     if inside(x0, args, keywords):
         rho = robust(options.get("loss", "linear"), options.get("f_scale", 1.0))
 
-        def residuals_of(x: Value) -> PyTree:
-            return user_form(fun)(x, *args, **keywords)
+        def residuals_of(x: Value) -> Value:
+            return as_operand(user_form(fun)(x, *args, **keywords))
 
         def find(
             f: Function, x: Value, ends: tuple[ArrayLike, ArrayLike]

@@ -407,13 +407,13 @@ def solve_ivp(
     _refuse_unknown(method, options)
     refuse_options("scipy.integrate.solve_ivp", {k: options.pop(k, None) for k in BANDS})
     options = {k: v for k, v in options.items() if k not in ("jac", "jac_sparsity")}
-    ends = [_doubles(e) for e in t_span]
+    ends, y0 = [_doubles(e) for e in t_span], as_operand(y0)
     if len(np.shape(y0)) != 1:
         raise ArgumentError(
             f"solve_ivp: y0 of shape {np.shape(y0)}.", (*user_line(), ("write", "a vector"))
         )
     problem = Problem(fun, y0, args, method, rtol, atol, ends, options)
-    if as_operand(y0).dtype.kind != "c":
+    if kind(y0) != "c":
         return _traced_problem(problem, t_eval, dense_output, events, adjoint)
     return _complex_problem(problem, t_eval, dense_output, events, adjoint)
 

@@ -26,6 +26,8 @@ from fgrad.scipy.interpolate.splines import (
     _not_a_knot,
     evaluated,
     make_interp_spline,
+    of_spline,
+    of_spline_data,
 )
 from fgrad.trace import Value, concrete
 from fgrad.typing import ArrayLike, PyTree
@@ -36,7 +38,7 @@ def _is_curve(c: PyTree) -> bool:
     return len(as_operand(c[0]).shape) > 0
 
 
-@of_data
+@of_spline
 def insert(x: float, tck: PyTree, m: int = 1, per: int | bool = 0) -> PyTree:
     """The same spline with a knot x, plain, m times more.
 
@@ -68,7 +70,7 @@ def insert(x: float, tck: PyTree, m: int = 1, per: int | bool = 0) -> PyTree:
     return made[0][0], np.concatenate([matrix @ values[:n], np.zeros(k + 1)]), k
 
 
-@of_data
+@of_spline
 def spalde(x: ArrayLike, tck: PyTree) -> PyTree:
     """The value and all derivatives of a spline (t, c, k) at places: an array for one place, a list
     of them for several.
@@ -89,7 +91,7 @@ def spalde(x: ArrayLike, tck: PyTree) -> PyTree:
     return [table[i] for i in range(places.shape[0])]
 
 
-@of_data
+@of_spline
 def sproot(tck: PyTree, mest: int = 10) -> Value:
     """The zeros of a cubic spline (t, c, k); how many there are must be known while tracing.
 
@@ -178,7 +180,7 @@ def _interpolates(name: str, s: float, given: dict[str, object]) -> None:
         raise unfit(name, "w, t or nest for s=0", f"{name}(..., s=0)")
 
 
-@of_data
+@of_spline_data
 def make_splrep(
     x: ArrayLike, y: ArrayLike, *, w: ArrayLike | None = None, xb: float | None = None,
     xe: float | None = None, k: int = 3, s: float = 0, t: ArrayLike | None = None,

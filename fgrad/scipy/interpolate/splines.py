@@ -8,6 +8,7 @@ is linear in the data where places and weights are plain: SciPy's own code makes
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -34,7 +35,7 @@ from fgrad.scipy.interpolate.common import (
     within,
 )
 from fgrad.trace import Value
-from fgrad.typing import ArrayLike, PyTree
+from fgrad.typing import ArrayLike, P, PyTree, R
 
 Tck = tuple[Value, Value, int]
 _WHY = "SciPy's own code makes the matrix of the fit."
@@ -142,6 +143,13 @@ class BSpline(Integrable):
         return found
 
     @classmethod
+    def of_plain(cls, found: PyTree) -> BSpline:
+        """SciPy's spline, which takes traced places too."""
+        made = cls.construct_fast(found.t, found.c, found.k, found.extrapolate, found.axis)
+        made._plain = found
+        return made
+
+    @classmethod
     def basis_element(cls, t: ArrayLike, extrapolate: bool | str = True) -> BSpline:
         """The B-spline whose knots are t."""
         knots = real_places(t)
@@ -197,6 +205,36 @@ class BSpline(Integrable):
         return whole(high, 0, True) - whole(low, 0, True)
 
 
+def of_spline_data(fit: Callable[P, BSpline]) -> Callable[P, BSpline]:
+    """A fit of plain data by SciPy, whose spline takes traced places, or of traced data."""
+    either = of_data(fit)
+
+    @functools.wraps(fit)
+    def function(*args: P.args, **kwargs: P.kwargs) -> BSpline:
+        found = either(*args, **kwargs)
+        return found if isinstance(found, BSpline) else BSpline.of_plain(found)
+
+    return function
+
+
+def of_spline(function: Callable[P, R]) -> Callable[P, R]:
+    """A function of a spline: of its knots, coefficients and degree, or of a `BSpline`."""
+    either = of_data(function)
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        given: list[PyTree] = [*args, *kwargs.values()]
+        splines = [x for x in given if isinstance(x, BSpline)]
+        if any([s._plain is None for s in splines]) or (splines and has_tracer(given)):
+            return function(*args, **kwargs)
+        known = [x._plain if isinstance(x, BSpline) else x for x in given]
+        n = len(args)
+        found: PyTree = either(*known[:n], **dict(zip(kwargs, known[n:], strict=True)))
+        return BSpline.of_plain(found) if isinstance(found, plain.BSpline) else found
+
+    return called
+
+
 # --- fits ---------------------------------------------------------------------------------------
 
 
@@ -218,7 +256,7 @@ def _not_a_knot(x: Value, k: int) -> Value:
     return np.concatenate([x[:1]] * (k + 1) + [inner] + [x[-1:]] * (k + 1))
 
 
-@of_data
+@of_spline_data
 def make_interp_spline(
     x: ArrayLike,
     y: ArrayLike,
@@ -261,7 +299,7 @@ def make_interp_spline(
     return BSpline.construct_fast(*linear_fit(fit, values), True, axis)
 
 
-@of_data
+@of_spline_data
 def make_lsq_spline(
     x: ArrayLike,
     y: ArrayLike,
@@ -294,7 +332,7 @@ def make_lsq_spline(
     return BSpline.construct_fast(*linear_fit(fit, values), True, axis)
 
 
-@of_data
+@of_spline_data
 def make_smoothing_spline(
     x: ArrayLike,
     y: ArrayLike,
@@ -374,7 +412,7 @@ def splrep(
     return linear_fit(fit, values)
 
 
-@of_data
+@of_spline
 def splev(x: ArrayLike, tck: PyTree, der: int = 0, ext: int = 0) -> Value:
     """A spline (t, c, k), or its derivative, at places; outside by ext: 0 goes on, 1 is zero, 3 is
     the value at the end.
@@ -405,7 +443,7 @@ def _tck(name: str, tck: PyTree) -> Tck:
     return doubles(t), doubles(c)[: as_operand(t).shape[0] - k - 1], k
 
 
-@of_data
+@of_spline
 def splint(a: ArrayLike, b: ArrayLike, tck: PyTree, full_output: int = 0) -> Value:
     """The integral of a spline (t, c, k) from a to b.
 
@@ -419,7 +457,7 @@ def splint(a: ArrayLike, b: ArrayLike, tck: PyTree, full_output: int = 0) -> Val
     return made.integrate(a, b)
 
 
-@of_data
+@of_spline
 def splder(tck: PyTree, n: int = 1) -> PyTree:
     """The derivative of a spline (t, c, k), as such a triple.
 
@@ -433,7 +471,7 @@ def splder(tck: PyTree, n: int = 1) -> PyTree:
     return BSpline.construct_fast(*_tck("splder", tck)).derivative(n).tck
 
 
-@of_data
+@of_spline
 def splantider(tck: PyTree, n: int = 1) -> PyTree:
     """The integral of a spline (t, c, k), as such a triple.
 
