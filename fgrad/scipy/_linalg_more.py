@@ -22,6 +22,7 @@ from fgrad.ops import matrices as mx
 from fgrad.ops import matrix_functions as mf
 from fgrad.ops.complex import conj
 from fgrad.ops.elementwise import stop_gradient
+from fgrad.scipy._bands import banded_product, solved_bands, turned_bands
 from fgrad.scipy._either import check_choice, either, refusal
 from fgrad.scipy._host import implicit
 from fgrad.scipy._vectors import vector
@@ -110,12 +111,13 @@ def solve_banded(
     offsets = range(-lower, upper + 1)
 
     def product(x: Value) -> Value:
-        return _banded_product(bands, upper, offsets, x)
+        return banded_product(bands, upper, offsets, x)
 
     def solve(turned: bool) -> Callable[..., Value]:
         def call(ab: np.ndarray, b: np.ndarray) -> np.ndarray:
             sides = (upper, lower) if turned else (lower, upper)
-            return plain.solve_banded(sides, _turned(ab, upper, offsets) if turned else ab, b)
+            diagonals = turned_bands(ab, upper, offsets) if turned else ab
+            return solved_bands(sides, diagonals, b, check_finite)
 
         def solved(_: Callable[[Value], Value], b: Value) -> Value:
             return pure_callback(call, Aval(b.shape, b.dtype), stop_gradient(bands), b)
@@ -152,29 +154,6 @@ def by_levinson(c: ArrayLike, r: ArrayLike | None, b: ArrayLike) -> Value:
         return lambda _, b: pure_callback(call, Aval(b.shape, b.dtype), *ends, b)
 
     return custom_linear_solve(lambda x: matrix @ x, right, solve(False), solve(True))
-
-
-def _banded_product(bands: Value, upper: int, offsets: range, x: Value) -> Value:
-    """The product of a matrix given by its diagonals, which lie `offsets` above the main one."""
-    n = bands.shape[-1]
-    rest = [(0, 0)] * (len(x.shape) - 1)
-    total = x * 0
-    for k in offsets:
-        row = np.reshape(bands[upper - k], (n, *[1] * len(rest))) * x
-        kept = row[k:] if k >= 0 else row[:k]
-        total = total + np.pad(kept, [(max(-k, 0), max(k, 0)), *rest])
-    return total
-
-
-def _turned(bands: np.ndarray, upper: int, offsets: range) -> np.ndarray:
-    """The diagonals of the transpose."""
-    found, n = np.zeros_like(bands), bands.shape[-1]
-    lower = len(offsets) - 1 - upper
-    for k in offsets:  # of the transpose, the diagonal k is -k of the matrix
-        source = bands[upper - k]
-        first, last = max(-k, 0), n - max(k, 0)
-        found[lower + k, first:last] = source[max(k, 0) : n - max(-k, 0)]
-    return found
 
 
 def _hermitian_bands(ab: Value, lower: bool) -> Value:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.lax import segment_sum
-from fgrad.numpy.promote import as_operand
+from fgrad.numpy.promote import as_operand, user_line
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import _solvers
 from fgrad.scipy._constrained import Condition, Found, constrained_minimum
 from fgrad.scipy._either import refusal
-from fgrad.scipy._host import as_result, floats, inside
+from fgrad.scipy._host import as_result, constant, floats, implicit, inside
 from fgrad.scipy._solvers import Box, Ends, Function, Pairs, Solution
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
@@ -152,10 +155,19 @@ def lsq_linear(
                "max_iter": max_iter, "verbose": verbose, "lsmr_maxiter": lsmr_maxiter}  # fmt: skip
     ends = (bounds.lb, bounds.ub) if isinstance(bounds, Box) else tuple(bounds)
     if not inside(A, b, ends):
-        return plain.lsq_linear(A, b, bounds, **options)
-    return _least_squares(
-        A, b, (ends[0], ends[1]), lambda a, b, *ends: plain.lsq_linear(a, b, ends, **options), ends
-    )
+        return plain.lsq_linear(_finite(A), b, bounds, **options)
+
+    def find(a: np.ndarray, b: np.ndarray, *ends: np.ndarray) -> PyTree:
+        return plain.lsq_linear(_finite(a), b, ends, **options)
+
+    return _least_squares(A, b, (ends[0], ends[1]), find, ends)
+
+
+def _finite(A: PyTree) -> PyTree:
+    """A matrix without infinities and NaN, of which some LAPACKs never return."""
+    if isinstance(A, np.ndarray) and A.dtype.kind in "fc" and not np.isfinite(A).all():
+        raise ArgumentError("scipy.optimize.lsq_linear: A has infinities or NaN.", user_line())
+    return A
 
 
 def _least_squares(
@@ -179,13 +191,6 @@ def _least_squares(
     )
 
 
-class _Found(NamedTuple):
-    """What `find` of `vector_minimum` gives."""
-
-    x: np.ndarray
-    success: bool = True
-
-
 def nnls(A: ArrayLike, b: ArrayLike, maxiter: int | None = None) -> tuple[Value, Value]:
     """The x >= 0 that minimises `|A @ x - b|`, and that norm, as `scipy.optimize.nnls`.
 
@@ -201,10 +206,19 @@ def nnls(A: ArrayLike, b: ArrayLike, maxiter: int | None = None) -> tuple[Value,
     """
     if not inside(A, b):
         return plain.nnls(A, b, maxiter=maxiter)
-    found = _least_squares(
-        A, b, (0.0, np.inf), lambda a, b: _Found(plain.nnls(a, b, maxiter=maxiter)[0])
-    )
-    return found.x, np.sqrt(np.sum(found.fun**2))
+    matrix, side = floats(A), floats(b)
+    like = Aval(tuple(matrix.shape[1:]), np.result_type(matrix.dtype, side.dtype))
+    solve = inspect.unwrap(plain.nnls)  # without the check for names of older versions
+
+    def call(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return solve(a, b, maxiter=maxiter)[0].astype(like.dtype, copy=False)
+
+    def slope(x: Value) -> Value:
+        return np.transpose(matrix) @ (matrix @ x - side)
+
+    found = pure_callback(call, like, *constant((matrix, side)))
+    x = implicit(_solvers.projected(slope, 0.0, np.inf), found)
+    return x, np.sqrt(np.sum((matrix @ x - side) ** 2))
 
 
 class Isotonic(NamedTuple):

@@ -245,3 +245,13 @@ def test_slopes_of_nan_end(method: str) -> None:
 def test_odeint_is_real() -> None:
     with pytest.raises(UnsupportedNumpyError, match="complex"):
         fgrad.grad(lambda a: np.real(si.odeint(lambda y, t: 1j * a * y, [1j], TIMES)[-1, 0]))(1.0)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_matrices_that_are_not_finite(value: float) -> None:
+    """SciPy's least squares may not return for these."""
+    matrix = np.array([[value, 2.0], [3.0, 4.0], [5.0, 6.5]])
+    with pytest.raises(ValueError, match="A has infinities or NaN"):
+        so.lsq_linear(matrix, np.ones(3))
+    with pytest.raises(ValueError, match="A has infinities or NaN"):
+        fgrad.jit(lambda a: so.lsq_linear(a, np.ones(3), (0.0, 1.0)).x)(matrix)

@@ -219,7 +219,7 @@ def of_spline_data(fit: Callable[P, BSpline]) -> Callable[P, BSpline]:
 
 def of_spline(function: Callable[P, R]) -> Callable[P, R]:
     """A function of a spline: of its knots, coefficients and degree, or of a `BSpline`."""
-    either = of_data(function)
+    either: Callable[..., R] = of_data(function)
 
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -229,8 +229,10 @@ def of_spline(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         known = [x._plain if isinstance(x, BSpline) else x for x in given]
         n = len(args)
-        found: PyTree = either(*known[:n], **dict(zip(kwargs, known[n:], strict=True)))
-        return BSpline.of_plain(found) if isinstance(found, plain.BSpline) else found
+        found = either(*known[:n], **dict(zip(kwargs, known[n:], strict=True)))
+        if not isinstance(found, plain.BSpline):
+            return found
+        return BSpline.of_plain(found)  # type: ignore[return-value]
 
     return called
 
