@@ -16,7 +16,7 @@ from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import _solvers
 from fgrad.scipy._constrained import Condition, Found, constrained_minimum
 from fgrad.scipy._either import refusal
-from fgrad.scipy._host import as_result, constant, floats, implicit, inside
+from fgrad.scipy._host import as_result, floats, implicit, inside
 from fgrad.scipy._solvers import Box, Ends, Function, Pairs, Solution
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
@@ -216,7 +216,7 @@ def nnls(A: ArrayLike, b: ArrayLike, maxiter: int | None = None) -> tuple[Value,
     def slope(x: Value) -> Value:
         return np.transpose(matrix) @ (matrix @ x - side)
 
-    found = pure_callback(call, like, *constant((matrix, side)))
+    found = pure_callback(call, like, stop_gradient(matrix), stop_gradient(side))
     x = implicit(_solvers.projected(slope, 0.0, np.inf), found)
     return x, np.sqrt(np.sum((matrix @ x - side) ** 2))
 
