@@ -1,51 +1,79 @@
-"""L5. Native steps that take complex arrays apart and put them together: strided copies."""
+"""L5. Native steps that take complex arrays apart and put them together: strided copies, by
+vectors that are shuffled."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.llvm.runtime import Source, build_counted
-from fgrad.compile.llvm.text import element_type, literal, range_loop
+from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import constant, element_type
 from fgrad.compile.tasks.routines import ComplexParts
-
-_PLACES = "  %twice = mul i64 %i, 2\n  %other = add i64 %twice, 1\n"
-
-
-def _load(kind: str, number: int, place: str) -> str:
-    """The text of value = buffer[place]."""
-    return (
-        f"  %s{number} = getelementptr {kind}, ptr %b{number}, i64 {place}\n"
-        f"  %v{number} = load {kind}, ptr %s{number}\n"
-    )
-
-
-def _store(kind: str, number: int, place: str, value: str) -> str:
-    """The text of buffer[place] = value."""
-    name = place.strip("%")
-    return (
-        f"  %{name}{number} = getelementptr {kind}, ptr %b{number}, i64 {place}\n"
-        f"  store {kind} {value}, ptr %{name}{number}\n"
-    )
 
 
 def complex_parts(task: ComplexParts) -> int:
     """The address of a step; range: [0, size)."""
-    name, dtype, _, constants = task
-    kind, body, count = element_type(dtype), "", 0
-    if name == "complex":
-        values = []
-        for constant in constants:
-            if constant is None:
-                body += _load(kind, count, "%i")
-                values.append(f"%v{count}")
-                count += 1
-            else:
-                values.append(literal(constant, dtype))
-        body += _store(kind, count, "%twice", values[0]) + _store(kind, count, "%other", values[1])
-    else:
-        count = 1
-        body = _load(kind, 0, "%twice" if name == "real" else "%other")
-        body += _store(kind, 1, "%i", "%v0")
 
     def emit(symbol: str) -> tuple[str, set[str]]:
-        return range_loop(symbol, count + 1, _PLACES + body), set()
+        code = _Copies(task)
+        lanes = VECTOR_BYTES // task.dtype.itemsize
+        span = code.op("sub nsw", "i64", "%hi", "%lo")
+        whole = code.op("sub nsw", "i64", span, code.op("urem", "i64", span, lanes))
+        middle = code.op("add nsw", "i64", "%lo", whole)
+        with code.count("%lo", middle, lanes) as i:
+            code.move(i, lanes)
+        with code.count(middle, "%hi") as i:
+            code.move(i, 1)
+        return code.define(symbol)
 
-    return build_counted([Source(f"complex_parts {name} {kind} {constants}", emit)])[0]
+    name, dtype, _, constants = task
+    content = f"complex_parts {name} {element_type(dtype)} {constants}"
+    return build_counted([Source(content, emit)])[0]
+
+
+class _Copies(Routine):
+    """The text of the copies of one element, or of a vector of them."""
+
+    def __init__(self, task: ComplexParts) -> None:
+        super().__init__()
+        self.task = task
+        self.part, self.size = element_type(task.dtype), task.dtype.itemsize
+        arrays = 1 if task.name != "complex" else task.constants.count(None)
+        self.buffers = [self.buffer(k) for k in range(arrays + 1)]
+
+    def move(self, i: str, lanes: int) -> None:
+        """Copy the elements from one on."""
+        twice = self.op("mul nsw", "i64", i, 2)
+        other = self.op("add nsw", "i64", twice, lanes)
+        kind = f"<{lanes} x {self.part}>"
+
+        def read(buffer: str, place: str) -> str:
+            return self.load(kind, buffer, place, self.size, self.part)
+
+        def write(value: str, place: str) -> None:
+            self.store(kind, value, self.buffers[-1], place, self.size, self.part)
+
+        if self.task.name == "complex":
+            arrays = iter(self.buffers)
+            re, im = (
+                read(next(arrays), i) if c is None else _splat(c, self.task, lanes)
+                for c in self.task.constants
+            )
+            order = [k // 2 + k % 2 * lanes for k in range(2 * lanes)]
+            write(self._shuffled(re, im, order[:lanes], kind), twice)
+            write(self._shuffled(re, im, order[lanes:], kind), other)
+        else:
+            low, high = (read(self.buffers[0], place) for place in (twice, other))
+            first = int(self.task.name == "imag")
+            write(self._shuffled(low, high, range(first, 2 * lanes, 2), kind), i)
+
+    def _shuffled(self, a: str, b: str, order: Sequence[int], kind: str) -> str:
+        chosen = ", ".join([f"i32 {k}" for k in order])
+        return self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{chosen}>")
+
+
+def _splat(number: float, task: ComplexParts, lanes: int) -> str:
+    if lanes > 1:
+        return constant(number, task.dtype, lanes)
+    return f"<{element_type(task.dtype)} {constant(number, task.dtype, 1)}>"

@@ -37,7 +37,7 @@ from fgrad.tracing.thread_state import THREAD
 class Split:
     """A complex value as its parts, as a whole, or both; each made from the other when needed."""
 
-    __slots__ = ("_im", "_re", "_whole", "shape")
+    __slots__ = ("_im", "_re", "_whole", "is_real", "shape")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Split:
     ):
         self.shape = shape
         self._re, self._im, self._whole = re, im, whole
+        self.is_real = False  # known to have been converted from a real value
 
     @property
     def re(self) -> Value:
@@ -185,7 +186,9 @@ def _convert(eqn: Eqn, x: Operand) -> Operand:
     dtype = eqn.params["dtype"]
     part = real_dtype(dtype)
     if not isinstance(x, Split):
-        return _pair(eqn, ew.convert(x, part), part.type(0))
+        converted = _pair(eqn, ew.convert(x, part), part.type(0))
+        converted.is_real = True
+        return converted
     if dtype.kind == "c":
         return _pair(eqn, ew.convert(x.re, part), ew.convert(x.im, part))
     return ew.convert(x.re, dtype) if dtype.kind in "fiu" else None
@@ -205,6 +208,8 @@ def _times(x: Split, y: Split) -> tuple[Value, Value]:
 
 def _div(eqn: Eqn, x: Split, y: Split) -> Operand:
     """Smith: divide by the larger part of y first."""
+    if y.is_real:
+        return _div_by_real(eqn, x, y.re)
     a, b, c, d = x.re, x.im, y.re, y.im
     size_c, size_d = ew.abs_(c), ew.abs_(d)
     wide = ew.ge(size_c, size_d)
@@ -215,11 +220,23 @@ def _div(eqn: Eqn, x: Split, y: Split) -> Operand:
     re = ew.select(wide, ew.add(a, ew.mul(b, ratio)), ew.add(ew.mul(a, ratio), b))
     im = ew.select(wide, ew.sub(b, ew.mul(a, ratio)), ew.sub(ew.mul(b, ratio), a))
     zero = ew.and_(ew.eq(size_c, ew.lit(c, 0)), ew.eq(size_d, ew.lit(d, 0)))
-    return _pair(
-        eqn,
-        ew.select(zero, ew.div(a, size_c), ew.div(re, scale)),
-        ew.select(zero, ew.div(b, size_c), ew.div(im, scale)),
-    )
+    return _quotients(eqn, zero, (a, b, size_c), (re, im, scale))
+
+
+def _div_by_real(eqn: Eqn, x: Split, c: Value) -> Operand:
+    """The same for y = c + 0i, where r is a zero with the sign of c."""
+    a, b, size = x.re, x.im, ew.abs_(c)
+    ratio = ew.copysign(filled(ew.lit(c, 0), c.shape), c)
+    re, im = ew.add(a, ew.mul(b, ratio)), ew.sub(b, ew.mul(a, ratio))
+    return _quotients(eqn, ew.eq(size, ew.lit(c, 0)), (a, b, size), (re, im, c))
+
+
+def _quotients(
+    eqn: Eqn, zero: Value, at_zero: tuple[Value, Value, Value], else_: tuple[Value, Value, Value]
+) -> Operand:
+    """Both parts by one divisor; the operands where that is zero, and elsewhere."""
+    re, im, divisor = (ew.select(zero, p, q) for p, q in zip(at_zero, else_, strict=True))
+    return _pair(eqn, ew.div(re, divisor), ew.div(im, divisor))
 
 
 def _masked(product: SplitRule) -> SplitRule:
