@@ -98,9 +98,11 @@ def phases(lib: Library) -> Call:
     return jitted(lib, lambda z: lib.np.exp(1j * z) * z / (1 + lib.np.abs(z)), z)
 
 
-SMALL = "LAPACK takes one matrix of 16 x 16 after the other; the limit has 8 of them in a register"
 LANES = (
     "8 matrices are transposed into lanes and back, and each step reads and writes them in a cache"
+)
+TURNS = (
+    "each rotation waits for a root and a quotient of the one before; 8 matrices make them together"
 )
 FOURIER = "NumPy's transforms add and multiply single numbers, without vectors"
 
@@ -125,9 +127,7 @@ VALUES = (
     Workload(
         "solve, 256 of 16x16, 16 columns", 1.0, solve(*STACK, columns=16), cost=stacked(2 / 3 + 2)
     ),
-    Workload(
-        "solve, 256 of 16x16, complex", 1.0, solve(*STACK, parts=True), cost=stacked(8 / 3, SMALL)
-    ),
+    Workload("solve, 256 of 16x16, complex", 1.0, solve(*STACK, parts=True), cost=stacked(8 / 3)),
     Workload("solve, 512x512", 1.0, solve(*ONE), cost=one(2 / 3)),
     Workload("inverse, 256 of 16x16", 1.0, function("inv", general, *STACK), cost=stacked(2)),
     Workload(
@@ -142,7 +142,7 @@ VALUES = (
         1.0,
         function("qr", general, *STACK),
         exact=False,
-        cost=stacked(8 / 3, SMALL),
+        cost=stacked(8 / 3),
     ),
     Workload("qr, 512x512", 1.0, function("qr", general, *ONE), exact=False, cost=one(8 / 3)),
     Workload(
@@ -150,7 +150,7 @@ VALUES = (
         1.0,
         function("eigh", definite, *STACK),
         exact=False,
-        cost=stacked(14 / 3, SMALL),
+        cost=stacked(14 / 3, TURNS),
     ),
     Workload(
         "eigh, 512x512",
@@ -164,7 +164,7 @@ VALUES = (
         1.0,
         function("svd", general, *STACK),
         exact=False,
-        cost=stacked(10, SMALL),
+        cost=stacked(10, TURNS),
     ),
     Workload(
         "svd, 512x512",
@@ -198,7 +198,8 @@ VALUES = (
             16e5,
             functions=3e5,
             divisions=2e5,
-            reason="a sine, a cosine and a modulus cost more than an exponential",
+            reason="it is taken apart and put together in passes of their own; a sine and a cosine "
+            "cost more than an exponential",
         ),
     ),
 )
