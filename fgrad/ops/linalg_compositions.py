@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fgrad.ir.aval import INT32
+import numpy as np
+
+from fgrad.ir.aval import INT32, INT64
 from fgrad.ir.primitive import Primitive
-from fgrad.ops.complex import conj, is_complex, real, real_dtype, to_complex
+from fgrad.ops.complex import conj, imag, is_complex, real, real_dtype, to_complex
+from fgrad.ops.control import switch
 from fgrad.ops.decompositions import inverse_or_zero, pinv_p, svd
 from fgrad.ops.determinants import cofactor_p, det_p, slogdet_p
 from fgrad.ops.diagonals import diagonal
 from fgrad.ops.elementwise import (
     abs_,
+    add,
+    and_,
     convert,
     exp,
     gt,
+    isfinite,
     lit,
     log,
+    lt,
     mul,
     ne,
     remainder,
@@ -29,10 +36,10 @@ from fgrad.ops.elementwise import (
     sub,
 )
 from fgrad.ops.linalg import factor, lu_solve, solve_p
-from fgrad.ops.matrices import adjoint, matmul, scale_columns
-from fgrad.ops.reduce import cumprod, reduce_max, reduce_prod, reduce_sum
+from fgrad.ops.matrices import adjoint, identity_like, matmul, per_matrix, scale_columns
+from fgrad.ops.reduce import cumprod, reduce_all, reduce_max, reduce_prod, reduce_sum
 from fgrad.ops.shape import broadcast, concatenate, full, iota, slice_
-from fgrad.trace import Value
+from fgrad.trace import Value, trace
 
 
 def solve_by_factors(a: Value, b: Value, trans: bool) -> Sequence[Value]:
@@ -77,6 +84,43 @@ def cofactor_by_svd(a: Value) -> Sequence[Value]:
     return [matmul(scale_columns(conj(u), others), conj(vh))]
 
 
+def cofactor_by_factors(a: Value) -> Sequence[Value]:
+    """det(a) a^-T by the factors of `det`; as the evaluation does, by singular values where a
+    matrix is singular, or so nearly that a third of the digits may be lost."""
+    packed, pivots = factor(a)
+    (det,) = det_by_factors(a)
+    regular = and_(isfinite(det), ne(det, lit(det, 0)))
+    return _chosen(regular, _by_inverse, a, packed, pivots, det)
+
+
+def _by_inverse(a: Value, packed: Value, pivots: Value, det: Value) -> Sequence[Value]:
+    inverse = lu_solve(a, packed, pivots, identity_like(a), True)  # transposed
+    last = len(a.shape) - 1
+    sizes = [reduce_sum(_size(x), (k,)) for x, k in ((a, last), (inverse, last - 1))]
+    height, width = [reduce_max(x, (last - 1,)) for x in sizes]
+    loss = float(np.finfo(a.dtype).eps) ** (1 / 3)
+    exact = lt(mul(mul(height, width), lit(height, loss)), lit(height, 1))
+    return _chosen(exact, lambda _, x, det: [mul(x, per_matrix(det, x.shape))], a, inverse, det)
+
+
+def _size(x: Value) -> Value:
+    """|x|, or a bound of it."""
+    return add(abs_(real(x)), abs_(imag(x))) if is_complex(x) else abs_(x)
+
+
+def _chosen(
+    holds: Value, function: Callable[..., Sequence[Value]], *operands: Value
+) -> Sequence[Value]:
+    """A function where a condition holds for all matrices, else `cofactor_by_svd` of the first."""
+    avals = [x.aval.strong() for x in operands]
+    branches = [
+        trace(lambda a, *_: cofactor_by_svd(a), avals, "cofactor").program,
+        trace(function, avals, "cofactor").program,
+    ]
+    every = reduce_all(holds, tuple(range(len(holds.shape)))) if holds.shape else holds
+    return switch(convert(every, INT64), branches, operands)
+
+
 def pinv_by_svd(a: Value, rcond: float) -> Sequence[Value]:
     """v diag(1 / s) u^H, for the singular values that count."""
     u, s, vh = svd(a)
@@ -92,6 +136,6 @@ COMPOSITIONS: dict[Primitive, Callable[..., Sequence[Value]]] = {
     solve_p: solve_by_factors,
     slogdet_p: slogdet_by_factors,
     det_p: det_by_factors,
-    cofactor_p: cofactor_by_svd,
+    cofactor_p: cofactor_by_factors,
     pinv_p: pinv_by_svd,
 }

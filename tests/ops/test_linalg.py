@@ -350,6 +350,23 @@ def test_det_of_singular_matrices() -> None:
     np.testing.assert_allclose(fgrad.grad(dt.det)(np.zeros((1, 1))), 1)
 
 
+@pytest.mark.parametrize("n", [1, 2, 5, 20])
+@pytest.mark.parametrize("kind", ["regular", "singular", "nearly", "zero", "complex"])
+def test_compiled_slopes_of_det(n: int, kind: str) -> None:
+    """By factors of regular matrices, by singular values of others, also among those of a stack."""
+    a = rng_of(f"{n} {kind}").standard_normal((n, n))
+    lower = a.copy()
+    lower[-1] = 2 * lower[0] if n > 1 else 0
+    a = {"regular": a, "singular": lower, "nearly": lower + 1e-9 * a, "zero": 0 * a,
+         "complex": a + 1j * a.T}[kind]  # fmt: skip
+    slope = fgrad.grad(lambda a: np.real(dt.det(a)))
+    wanted = slope(a)
+    np.testing.assert_allclose(fgrad.jit(slope)(a), wanted, rtol=1e-6, atol=1e-12)
+    stack = np.stack([a, np.eye(n) + a])
+    found = fgrad.jit(fgrad.vmap(slope))(stack)
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-6, atol=1e-12)
+
+
 def test_singular_systems_raise() -> None:
     singular, b = np.ones((2, 2)), np.ones((2, 1))
     for f in (la.solve, la.triangular_solve):
