@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fgrad.ir.aval import INT32, INT64
+from fgrad.ir.aval import INT32, INT64, aval_of
 from fgrad.ir.primitive import Primitive
 from fgrad.ops.complex import conj, imag, is_complex, real, real_dtype, to_complex
 from fgrad.ops.control import switch
@@ -112,7 +112,7 @@ def _chosen(
     holds: Value, function: Callable[..., Sequence[Value]], *operands: Value
 ) -> Sequence[Value]:
     """A function where a condition holds for all matrices, else `cofactor_by_svd` of the first."""
-    avals = [x.aval.strong() for x in operands]
+    avals = [aval_of(x).strong() for x in operands]
     branches = [
         trace(lambda a, *_: cofactor_by_svd(a), avals, "cofactor").program,
         trace(function, avals, "cofactor").program,

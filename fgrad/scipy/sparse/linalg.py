@@ -140,9 +140,11 @@ def _repeated(
         going, lambda s: (step(*s[0]), s[1] + 1), start, lambda s: s[1], limits.told
     )
     left = _norm(r)
-    failed = np.where(broken, -10, np.where(np.isnan(left), limits.most, count))
-    x = np.where(np.isnan(left), left.astype(x.dtype), x)
-    return x, np.where(left <= limits.tolerance, 0, failed)[()]
+    lost = np.logical_not(np.isfinite(left))
+    failed = np.where(broken, -10, np.where(lost, limits.most, count))
+    x = np.where(lost, np.full_like(x, np.nan), x)
+    done = np.logical_and(left <= limits.tolerance, np.logical_not(lost))
+    return x, np.where(done, 0, failed)[()]
 
 
 def _conjugate_gradients(

@@ -166,6 +166,8 @@ def ttest_ind(
         raise refusal(what, "it has no traced form.", "ttest_ind(a, b, equal_var=False)")
     s = Samples("ttest_ind", a, axis, nan_policy, keepdims)
     t = Samples("ttest_ind", b, axis, nan_policy)
+    if not s.n or not t.n:
+        raise ShapeError("scipy.stats.ttest_ind: no samples.", user_line())
     means = [np.mean(x.x, axis=-1) for x in (s, t)]
     spreads = [np.var(x.x, axis=-1, ddof=1) for x in (s, t)]
     parts = _two_means(means[0], spreads[0], s.n, means[1], spreads[1], t.n, equal_var)

@@ -76,7 +76,8 @@ class MultivariateNormal(Multivariate):
         factor = np.linalg.cholesky(as_operand(cov))
         centered = np.reshape(x - mean, (-1, dim))
         whitened = solve_triangular(factor, centered.T, lower=True)
-        squared_distance = np.reshape(np.sum(whitened * whitened, axis=0), x.shape[:-1])
+        shape = tuple([n for n in x.shape[:-1] if n != 1])  # as in SciPy
+        squared_distance = np.reshape(np.sum(whitened * whitened, axis=0), shape)
         log_det = 2 * np.sum(np.log(np.diagonal(factor)))
         return -0.5 * (dim * math.log(2 * math.pi) + log_det + squared_distance)
 

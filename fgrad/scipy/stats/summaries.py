@@ -357,7 +357,9 @@ def trim_mean(
     cut = int(proportiontocut * s.n)
     if s.n and 2 * cut >= s.n:
         raise ValueError("Proportion too big.")
-    return s.placed(np.mean(np.sort(s.x, axis=-1)[..., cut : s.n - cut], axis=-1))
+    middle = np.mean(np.sort(s.x, axis=-1)[..., cut : s.n - cut], axis=-1)
+    missing = np.any(np.isnan(s.x), axis=-1)  # which are among the greatest
+    return s.placed(np.where(missing, np.nan, middle))
 
 
 @_either

@@ -288,7 +288,7 @@ class NormalInverseGamma(Multivariate):
             mu, lmbda, a, b: the parameters.
         """
         (x, s2, mu, lmbda, a, b), valid = self._operands(x, s2, mu, lmbda, a, b)
-        inner = valid & (s2 > 0)
+        valid, inner = valid & ~np.isnan(x + s2), valid & (s2 > 0)
         s2, lmbda, a, b = [np.where(inner, v, lit(v, 1)) for v in (s2, lmbda, a, b)]
         out = 0.5 * (np.log(lmbda) - _LOG_TWO_PI - np.log(s2)) + a * np.log(b) - sp.gammaln(a)
         out = out - (a + 1) * np.log(s2) - (2 * b + lmbda * (x - mu) ** 2) / (2 * s2)
