@@ -6,7 +6,7 @@ process of its own.
     python benchmarks/sizes.py --libraries fgrad,jax
 
 The table has the median CPU milliseconds of a first call with a size, of the 4th to the 20th size;
-`disk` is fgrad in a second process, at sizes that no process has seen, with the cache of compiled
+`auto` is fgrad with lengths as symbols, `again` its second call with a size, `disk` is fgrad in a second process, at sizes that no process has seen, with the cache of compiled
 code of the first.  The row `ragged` is a training loop in seconds: 300 sequences of 1 to 200 steps,
 a gradient and an update for each.
 """
@@ -28,7 +28,8 @@ from libraries import Library, fgrad_library, has, jax_library
 
 F32 = np.float32
 STEPS = 300  # sequences of the ragged loop
-LIBRARIES = ("fgrad", "disk", "jax", "torch", "numba")
+OWN = ("fgrad", "auto", "again", "disk")
+LIBRARIES = (*OWN, "jax", "torch", "numba")
 
 
 # --- what is computed
@@ -81,9 +82,9 @@ def pooled_loss(xp: Any, w: Any, v: Any, x: Any, target: Any) -> Any:
     return (xp.mean(xp.tanh(x @ w), axis=0) @ v - target) ** 2
 
 
-def compiled(lib: Library, case: str) -> Callable[..., Any]:
+def compiled(lib: Library, case: str, **settings: str) -> Callable[..., Any]:
     """What fgrad and JAX compile."""
-    with_gradient, jit = lib.api.value_and_grad, lib.api.jit
+    with_gradient, jit = lib.api.value_and_grad, partial(lib.api.jit, **settings)
     functions: dict[str, Callable[..., Any]] = {
         "chain": partial(chain, lib.np),
         "mlp": with_gradient(partial(network_loss, lib.np)),
@@ -137,9 +138,10 @@ def callable_of(library: str, case: str) -> Callable[..., Any] | None:
     """The function of a case, which waits for its result; None where nobody writes it so."""
     if library in ("torch", "numba"):
         return sizes_peers.function(library, case)
-    lib = fgrad_library() if library in ("fgrad", "disk") else jax_library()
+    lib = fgrad_library() if library in OWN else jax_library()
     assert lib is not None
-    function = compiled(lib, case)
+    settings = {"dynamic": "auto"} if library in ("auto", "again") else {}
+    function = compiled(lib, case, **settings)
     return lambda *args: lib.ready(function(*lib.put(args)))
 
 
@@ -153,6 +155,8 @@ def new_sizes(library: str, case: str) -> float:
     arguments = [data(n + shift, rng) for n in sizes]
     times = []
     for args in arguments:
+        if library == "again":
+            function(*args)
         start = time.process_time()
         function(*args)
         times.append(1e3 * (time.process_time() - start))
@@ -187,7 +191,7 @@ def main() -> None:
         library, case = chosen.run
         print(ragged(library) if case == "ragged" else new_sizes(library, case))
         return
-    libraries = [x for x in chosen.libraries.split(",") if x in ("fgrad", "disk") or has(x)]
+    libraries = [x for x in chosen.libraries.split(",") if x in OWN or has(x)]
     print("|" + "|".join([f" {name:9}" for name in ["case", *libraries]]) + "|")
     for case in chosen.cases.split(","):
         with tempfile.TemporaryDirectory() as cache:

@@ -73,3 +73,39 @@ def test_an_index_out_of_bounds_is_refused_at_all_lengths(program: Callable[...,
         with pytest.raises(IndexError, match="out of bounds for axis 1 with size 4"):
             shared(x, y)
         shared(*_arguments(n))  # what was raised is forgotten
+
+
+MASK = np.array([True, False, True, True])
+AT_CONSTANTS: dict[str, Callable[[Any], Any]] = {
+    "list": lambda x: x[[0, 2]],
+    "array": lambda x: x[np.array([0, 2])],
+    "narrow": lambda x: x[np.array([0, 2], np.int32)],
+    "from the end": lambda x: x[[-1, 0]],
+    "all from the end": lambda x: x[np.array([-1, -2])] * 2.0,
+    "grid": lambda x: x[[[0, -1], [1, 2]]],
+    "pairs": lambda x: x[[0, -1], [1, 3]],
+    "other axis": lambda x: x[:, [0, 2]],
+    "other axis from the end": lambda x: x[:, [0, -1]],
+    "mask of the other axis": lambda x: x[:, MASK],
+    "slice and list": lambda x: x[1:, [0, 2]],
+    "take": lambda x: np.take(x, [0, -2], axis=0),
+}
+
+
+@pytest.mark.parametrize("transform", ["value", "gradient"])
+@pytest.mark.parametrize("name", AT_CONSTANTS)
+def test_constant_places_keep_a_length(name: str, transform: str) -> None:
+    """Longer arrays have these places too; shorter ones raise as for any length."""
+    program = AT_CONSTANTS[name]
+    function = program
+    if transform == "gradient":
+        function = fgrad.grad(lambda x: np.sum(program(x) ** 2))
+    shared = fgrad.jit(function, dynamic="auto")
+    for n in (9, 12, 17, 23, 40, 3):
+        x = np.random.default_rng(n).normal(size=(n, 4))
+        np.testing.assert_array_equal(shared(x), fgrad.jit(function)(x))
+    if transform == "value":
+        assert "needed no trace" in str(fgrad.explain_retrace(shared))
+    if name in ("list", "array", "narrow", "grid"):
+        with pytest.raises(IndexError):
+            shared(np.ones((2, 4)))
