@@ -217,7 +217,7 @@ moves(scatter_p, gaps="jvp transpose", only=lambda axes, mode: mode in ("set", "
 def _clipped(indices: Sequence[Value], lengths: Sequence[int]) -> tuple[Value, ...]:
     """The indices that gather's mode "clip" reads."""
     wide = [convert(i, INT64) for i in indices]
-    last = [number(n - 1, INT64) for n in lengths]
+    last = [number(n - 1, INT64, i.shape) for i, n in zip(wide, lengths, strict=True)]
     return tuple([clip(i, np.int64(0), n) for i, n in zip(wide, last, strict=True)])
 
 

@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from fgrad.base.digest import digest
 from fgrad.base.fork_locks import own_lock
+from fgrad.base.size_functions import at_present
 from fgrad.base.sizes import NotShared, Num, is_symbolic, value_of
 from fgrad.compile.cpu.emit.kernel import emit_function
 from fgrad.compile.cpu.emit.numbers import (
@@ -207,7 +208,8 @@ def _content(text: str, found: Pattern) -> str:
 
 
 def _own_source(text: str, kernel: Kernel, numbers: tuple[Number, ...]) -> Source:
-    """Code with all numbers in it; the sizes of arrays are none of them."""
+    """Code with all numbers in it, of which none may change; the sizes of arrays are none."""
+    kernel = at_present(kernel)
     table = scalar_table(runtime.target().features)
     content = _content(text, Pattern((None,) * len(numbers), numbers))
     return Source(content, lambda symbol: emit_function(symbol, kernel, table))
