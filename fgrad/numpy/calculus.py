@@ -40,7 +40,6 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import reduce as rd
 from fgrad.ops import shape as sh
 from fgrad.ops import window as wd
-from fgrad.ops.size import number
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.writing import write_all
 from fgrad.typing import Array, ArrayLike, DTypeLike
@@ -421,8 +420,7 @@ def cov(
     if fweights is None and aweights is None:
         centered = ew.sub(*broadcast((x, rs.mean(x, 1, keepdims=True))))
         product = dt.dot_general(centered, cx.conj(centered), ((1,), (1,)))
-        freedom = number(max(x.shape[1] - ddof, 0), product.dtype, product.shape)
-        result = ew.div(product, freedom)
+        result = ew.div(product, ew.lit(product, max(x.shape[1] - ddof, 0)))
     else:
         result = _weighted_cov(x, fweights, aweights, ddof)
     return reshape(

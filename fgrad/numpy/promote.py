@@ -134,12 +134,14 @@ def key_of(x: Any) -> Key:
     weak = PYTHON_KEYS.get(type(x))
     if weak is not None:
         return weak
+    if type(x) is Num:
+        return PYTHON_KEYS[type(x.value)]
     return (as_operand(x) if isinstance(x, (list, tuple)) else x).dtype
 
 
 def shape_of(x: Any) -> Shape:
     """The shape of an operand; () for Python scalars."""
-    if type(x) in PYTHON_KEYS:
+    if type(x) in PYTHON_KEYS or type(x) is Num:
         return ()
     try:
         return x.shape

@@ -7,10 +7,10 @@ from everyday_functions import EVERYDAY
 from resized import compared
 
 # Routines whose code has their sizes; code that looks at classes or strides; NumPy's own functions
-# of a length.
+# of a length; last bits that would be others.
 TRACED_FOR_EACH = (
     "sort", "argsort", "median", "quantile", "searchsorted", "solve", "cholesky", "rfft", "interp",
-    "meshgrid", "broadcast_to", "root of the length",
+    "meshgrid", "broadcast_to", "root of the length", "cov",
 )  # fmt: skip
 
 
