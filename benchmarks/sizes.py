@@ -6,9 +6,10 @@ process of its own.
     python benchmarks/sizes.py --libraries fgrad,jax
 
 The table has the median CPU milliseconds of a first call with a size, of the 4th to the 20th size;
-`auto` is fgrad with lengths as symbols, `again` its second call with a size, `disk` is fgrad in a second process, at sizes that no process has seen, with the cache of compiled
-code of the first.  The row `ragged` is a training loop in seconds: 300 sequences of 1 to 200 steps,
-a gradient and an update for each.
+`auto` is fgrad with lengths as symbols, `again` its second call with a size, `disk` is fgrad in a
+second process, at sizes that no process has seen, with the cache of compiled code of the first.
+The row `ragged` is a training loop in seconds: 300 sequences of 1 to 200 steps, a gradient and an
+update for each.
 """
 
 from __future__ import annotations
