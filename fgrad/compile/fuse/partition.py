@@ -119,7 +119,7 @@ class _Fuser:
             elif eqn.prim is prims.conv or reads_windows(eqn, views):
                 self._keep_window_operands(eqn, views)
                 self.products.add(eqn.outputs[0])
-            elif eqn.prim.contracts and wants_library(eqn):
+            elif eqn.prim.contracts and wants_library(eqn, views):
                 self._keep_matrices(eqn, views)
                 products.append(eqn)
         # Only now: a view that became a buffer for one equation may be unreadable by another.

@@ -86,7 +86,7 @@ class _Rewriter:
         if product_of(eqn).k == 1:
             self.outer(eqn)
             return
-        if wants_library(eqn):
+        if wants_library(eqn, self.views):
             left, right, _ = library_operands(eqn, self.views)
             if left is None or right is None:
                 eqn = self.in_order(eqn, left is None, right is None)

@@ -93,8 +93,12 @@ def _sizes(a: tuple[int, ...], b: tuple[int, ...], contract: _Axes, batch: _Axes
     return Product(count, m, n, k, a_free, b_free)
 
 
-def wants_library(eqn: Eqn) -> bool:
-    """Whether a product is better called than fused: float, not tiny, with something to reuse."""
+def wants_library(eqn: Eqn, views: Mapping[Var, Eqn] | None = None) -> bool:
+    """Whether a product is better called than fused: float, not tiny, with something to reuse.
+
+    Arguments:
+        views: the equations that views come from, by which a fused loop would read an operand.
+    """
     if eqn.prim is prims.product:
         return True
     p = product_of(eqn)
@@ -102,6 +106,9 @@ def wants_library(eqn: Eqn) -> bool:
     if eqn.inputs[0].aval.dtype.name not in ("float32", "float64") or p.k <= 1:
         return False
     calls = work / PRODUCTS_PER_CALL
+    if views is not None and 1 / ACROSS < calls <= 1:
+        right = library_operands(eqn, views)[1]
+        calls *= ACROSS if right is not None and right.trans else 1
     return calls > 1 and (p.batch == 1 or min(p.m, p.n) > 1 or calls > 8)
 
 
@@ -119,6 +126,7 @@ def wants_kernel(eqn: Eqn, right: Matrix) -> bool:
 
 
 MANY = 8  # matrices of a batch
+ACROSS = 4  # times as long a fused loop takes that reads the right operand across its rows
 
 
 FEW_ROWS = 6
