@@ -12,6 +12,7 @@ import numpy as np
 import scipy_calls
 
 import fgrad
+from fgrad.errors import FgradError
 
 PLAIN, OWN = [
     {s: importlib.import_module(f"{top}.{name}") for s, name in scipy_calls.MODULES.items()}
@@ -77,3 +78,29 @@ def differs(found: list[Any], wanted: list[Any], rtol: float = 1e-5) -> str:
         if not np.allclose(x, y, rtol=rtol, atol=1e-7, equal_nan=True):
             return f"{np.ravel(x)[:4]}, SciPy's {np.ravel(y)[:4]}"
     return ""
+
+
+MEANT = (
+    FgradError, TypeError, ValueError, ArithmeticError, RuntimeError, np.linalg.LinAlgError,
+)  # fmt: skip
+
+
+def _with(x: np.ndarray, value: float) -> np.ndarray:
+    return np.where(np.arange(x.size).reshape(x.shape) == 0, value, x)
+
+
+ALTERED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "no rows": lambda x: x[:0],
+    "one number": lambda x: x.reshape(-1)[0],
+    "another axis": lambda x: x[None],
+    "NaN": lambda x: _with(x, np.nan),
+    "complex": lambda x: x * (1 + 0.1j),
+    "shorter": lambda x: x[:-1],
+    "no columns": lambda x: x[..., :0],
+    "infinite": lambda x: _with(x, np.inf),
+    "int64": lambda x: np.round(x.real * 3).astype(np.int64),
+    "uint8": lambda x: np.abs(np.round(x.real * 9)).astype(np.uint8),
+    "bool": lambda x: x.real > 0,
+    "float16": lambda x: x.real.astype(np.float16),
+}
+SLICES = ("no rows", "no columns", "shorter")  # which one number has none of

@@ -16,37 +16,14 @@ import numpy as np
 import pytest
 import scipy_array_cases
 import scipy_calls
+from scipy_tables import ALTERED, MEANT, SLICES
 
 import fgrad
-from fgrad.errors import FgradError
 
 PLAIN, OWN = [
     {s: importlib.import_module(f"{top}.{name}") for s, name in scipy_calls.MODULES.items()}
     for top in ("scipy", "fgrad.scipy")
 ]
-MEANT = (
-    FgradError, TypeError, ValueError, ArithmeticError, RuntimeError, np.linalg.LinAlgError,
-)  # fmt: skip
-
-
-def _with(x: np.ndarray, value: float) -> np.ndarray:
-    return np.where(np.arange(x.size).reshape(x.shape) == 0, value, x)
-
-
-ALTERED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "no rows": lambda x: x[:0],
-    "one number": lambda x: x.reshape(-1)[0],
-    "another axis": lambda x: x[None],
-    "NaN": lambda x: _with(x, np.nan),
-    "complex": lambda x: x * (1 + 0.1j),
-    "shorter": lambda x: x[:-1],
-    "no columns": lambda x: x[..., :0],
-    "infinite": lambda x: _with(x, np.inf),
-    "int64": lambda x: np.round(x.real * 3).astype(np.int64),
-    "uint8": lambda x: np.abs(np.round(x.real * 9)).astype(np.uint8),
-    "bool": lambda x: x.real > 0,
-    "float16": lambda x: x.real.astype(np.float16),
-}
 TABLES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     *[(c, scipy_calls.ARRAYS, scipy_calls.CONSTANTS) for c in scipy_calls.CALLS],
     *[(c, scipy_array_cases.ARRAYS, scipy_array_cases.CONSTANTS) for c in scipy_array_cases.CASES],
@@ -88,9 +65,6 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
-
-
-SLICES = ("no rows", "no columns", "shorter")  # which one number has none of
 
 
 def _alterations(number: int, arrays: list[tuple[str, np.ndarray]]) -> list[tuple[str, str]]:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
+from fgrad.errors import ShapeError
 from fgrad.numpy.dispatch import has_tracer
-from fgrad.numpy.promote import as_operand
+from fgrad.numpy.promote import as_operand, user_line
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import plain_only
 from fgrad.scipy.linalg import solve_triangular
@@ -117,6 +118,9 @@ class Dirichlet(Multivariate):
         if not has_tracer((x, alpha)):
             return plain.dirichlet.logpdf(x, alpha)
         x, alpha = real_floats(x), real_floats(alpha)
+        if len(alpha.shape) != 1 or not x.shape or alpha.shape[0] - x.shape[0] not in (0, 1):
+            what = f"scipy.stats.dirichlet: {x.shape} probabilities, {alpha.shape} concentrations."
+            raise ShapeError(what, user_line())
         if x.shape[0] == alpha.shape[0] - 1:
             x = np.concatenate([x, 1 - np.sum(x, axis=0, keepdims=True)])
         exponents = np.reshape(alpha - 1, (-1, *[1] * (len(x.shape) - 1)))
