@@ -1,10 +1,13 @@
 """Exported programs: sizes of files, times to load and to call, against `jit`.
 
     python benchmarks/exported.py
+    python benchmarks/exported.py lengths       programs whose lengths may change
 
 Load times are CPU milliseconds of a process that has imported fgrad, which other processes disturb
 less than wall time; `import` is that of `import fgrad` beyond `import numpy`.  A ratio of calls is
 the median of A B C A B C in one process, in CPU time of the thread, `jit` the denominator.
+Of lengths that may change: the bytes of the file, milliseconds of the first call with a new length
+and of the second, the median of forty lengths, and how often the compiler worked.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from export_programs import PROGRAMS
+from export_programs import DYNAMIC, PROGRAMS
+from resized import resized
 
 import fgrad
 
@@ -99,10 +103,40 @@ def row(name: str, folder: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def lengths_row(name: str, folder: str) -> dict[str, Any]:
+    """The figures of a program whose lengths may change."""
+    (f, make), (dynamic, lengths) = PROGRAMS[name], DYNAMIC[name]
+    args = make(np.random.default_rng(0))
+    path = os.path.join(folder, name)
+    size = fgrad.export(f, *args, path=path, dynamic=dynamic)
+    small = fgrad.export(f, *args, path=path, targets=())
+    fgrad.export(f, *args, path=path, dynamic=dynamic)
+    loaded: Any = fgrad.load(path)
+    times = []
+    for n in range(150, 190):
+        given: Any = list(args)
+        for k, length in enumerate(lengths):
+            given = resized(given, length, n + 200 * k)
+        for _ in range(2):
+            start = time.process_time()
+            loaded(*given)
+            times.append(1e3 * (time.process_time() - start))
+    first, again = statistics.median(times[::2]), statistics.median(times[1::2])
+    made = len(loaded._changing.templates)
+    return {"program": name, "bytes": size, "for one length": small, "new length ms": first,
+            "again ms": again, "compiled": made}  # fmt: skip
+
+
 def main() -> None:
     """Print a row for each program."""
     print(f"load of the machine: {os.getloadavg()}")
     with tempfile.TemporaryDirectory() as folder:
+        for name in DYNAMIC if "lengths" in sys.argv[1:] else ():
+            found = lengths_row(name, folder)
+            shown = {k: round(v, 3) if isinstance(v, float) else v for k, v in found.items()}
+            print(json.dumps(shown), flush=True)
+        if "lengths" in sys.argv[1:]:
+            return
         for name in PROGRAMS:
             found = row(name, folder)
             shown = {k: round(v, 3) if isinstance(v, float) else v for k, v in found.items()}

@@ -214,3 +214,16 @@ PROGRAMS: dict[str, Example] = {
         arguments(normal(6, 5), normal(40, 6), lambda rng: rng.integers(0, 5, 40)),
     ),
 }
+
+# The axes of each program that may change, and their length in the example.
+DYNAMIC: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "mlp_step": ({"x": 0, "t": 0}, (48,)),
+    "attention_grad": ({"q": 1, "k": 1, "v": 1}, (33,)),
+    "kalman": ({"zs": 0}, (50,)),
+    "black_scholes_greeks": ({"s": 0, "k": 0, "t": 0, "sigma": 0}, (500,)),
+    "lu_by_loops": ({"a": (0, 1), "b": 0}, (12,)),
+    "soft_dtw_grad": ({"x": 0, "y": 0}, (20, 24)),
+    "rnn_grad": ({"xs": 0}, (30,)),
+    "newton": ({"a": 0}, (100,)),
+    "per_sample_softmax": ({"x": 0, "t": 0}, (40,)),
+}

@@ -11,25 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from export_programs import PROGRAMS
+from export_programs import DYNAMIC, PROGRAMS
 from resized import resized, same
 
 import fgrad
 from fgrad import lax
 from fgrad.errors import ArgumentError, ExportError
 
-# The axes of each program that may change, and their length in the example.
-DYNAMIC: dict[str, tuple[Any, tuple[int, ...]]] = {
-    "mlp_step": ({"x": 0, "t": 0}, (48,)),
-    "attention_grad": ({"q": 1, "k": 1, "v": 1}, (33,)),
-    "kalman": ({"zs": 0}, (50,)),
-    "black_scholes_greeks": ({"s": 0, "k": 0, "t": 0, "sigma": 0}, (500,)),
-    "lu_by_loops": ({"a": (0, 1), "b": 0}, (12,)),
-    "soft_dtw_grad": ({"x": 0, "y": 0}, (20, 24)),
-    "rnn_grad": ({"xs": 0}, (30,)),
-    "newton": ({"a": 0}, (100,)),
-    "per_sample_softmax": ({"x": 0, "t": 0}, (40,)),
-}
 SIZES = (2, 7, 16, 31, 64, 129)
 CALLS = 4  # the first ones are Python's
 

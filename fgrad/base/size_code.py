@@ -9,7 +9,7 @@ def at(n0):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -52,16 +52,18 @@ class Formula:
         return " + ".join(parts) if len(parts) == 1 else f"({' + '.join(parts)})"
 
     def atom(self, k: int) -> str:
-        found = self.done.get(k)
-        if found is None:
-            atom = self.sizes.atoms[k]
-            if atom.op == "symbol":
-                found = f"n{atom.args[0]}"
-            else:
-                found = f"a{k}"
-                self.lines.append(f"{found} = {self.operation(atom)}")
-            self.done[k] = found
-        return found
+        if k not in self.done:
+            for each in atoms_of(self.sizes, k, self.done):
+                self.done[each] = self._written(each)
+        return self.done[k]
+
+    def _written(self, k: int) -> str:
+        """The name of an atom whose operands have theirs."""
+        atom = self.sizes.atoms[k]
+        if atom.op == "symbol":
+            return f"n{atom.args[0]}"
+        self.lines.append(f"a{k} = {self.operation(atom)}")
+        return f"a{k}"
 
     def operation(self, atom: Atom) -> str:
         args = [self.text(x) for x in atom.args if type(x) is not str]
@@ -115,6 +117,21 @@ class Formula:
         }
         exec("\n".join(lines), space)
         return cast("Callable[..., Any]", space["at"])
+
+
+def atoms_of(sizes: Sizes, k: int, done: Container[int]) -> list[int]:
+    """An atom and those that it is made of, each after its own parts, without those that are done:
+    sums of costs are thousands of atoms deep."""
+    found: set[int] = set()
+    pending = [k]
+    while pending:
+        each = pending.pop()
+        if each not in found and each not in done:
+            found.add(each)
+            for x in sizes.atoms[each].args:
+                if type(x) is Num:
+                    pending += [part for monomial, _ in x.terms for part in monomial]
+    return sorted(found)  # as they were made
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.size_code import atoms_of
 from fgrad.base.size_functions import bits, chosen, least, most, ones, rounded, truncated
 from fgrad.base.size_terms import Terms
 from fgrad.base.sizes import OPERATOR_SIGNS, Num, Size, Sizes, value_of
@@ -51,16 +52,31 @@ class Writer:
         self.sizes = sizes
         self.numbers: list[Words] = []
         self.count = len(sizes.values)
+        self.written_atoms: set[int] = set()
         self.places: dict[Terms, int] = {sizes.symbol(k).terms: k for k in sizes.values}
 
     def place(self, terms: Terms) -> int:
         """Where a polynomial stands."""
         found = self.places.get(terms)
         if found is None:
+            for k in sorted({k for monomial, _ in terms for k in monomial}):
+                self._place_parts(k)
+            found = self.places.get(terms)  # of one atom
+        if found is None:
             words = self._words(terms)
             found = self.places[terms] = self.count + len(self.numbers)
             self.numbers.append(words)
         return found
+
+    def _place_parts(self, k: int) -> None:
+        """Write an atom after those that it is made of."""
+        for each in atoms_of(self.sizes, k, self.written_atoms):
+            self.written_atoms.add(each)
+            terms = (((each,), 1),)
+            if terms not in self.places:
+                words = self._words(terms)
+                self.places[terms] = self.count + len(self.numbers)
+                self.numbers.append(words)
 
     def operand(self, x: Size) -> int | Words:
         """A number, a constant or a word."""

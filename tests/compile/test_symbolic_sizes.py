@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from resized import compared, over_sizes, same
 import fgrad
 from fgrad import explain_retrace, grad, lax, value_and_grad, vmap
 from fgrad.base.size_code import Formula, listed
+from fgrad.base.size_data import BadNumbers, Writer, checked, evaluated, failing
 from fgrad.base.size_functions import chosen, least, length_of, most, slice_of, truncated
 from fgrad.base.sizes import Num, Sizes
 from fgrad.errors import ArgumentError, RetraceWarning
@@ -67,6 +69,51 @@ def test_where_guards_hold_numbers_and_decisions_are_those_of_the_size(seed: int
         found = at(int(n), int(m))
         if found is not None:
             assert _decisions(kinds, int(n), int(m)) == (list(found), expected)
+
+
+def _deep(n: Any) -> Any:
+    x = n
+    for _ in range(3000):
+        x = x * 0.5 + 1.0
+    return x
+
+
+def test_numbers_are_thousands_of_operations_deep() -> None:
+    sizes = Sizes({0: 33})
+    number = _deep(sizes.symbol(0))
+    formula = Formula(sizes)
+    at = formula.compiled(listed([formula.text(number)]))
+    writer = Writer(sizes)
+    place = writer.place(number.terms)
+    for n in (2, 40):
+        assert at(n) == (_deep(n),)
+        assert evaluated(writer.numbers, [n])[place] == _deep(n)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_and_guards_leave_as_data(seed: int) -> None:
+    """What is evaluated from data has the values and the guards of the numbers themselves."""
+    rng = np.random.default_rng(seed)
+    kinds = [int(k) for k in rng.integers(0, 1000, 14)]
+    sizes = Sizes({0: 33, 1: 12})
+    numbers, _ = _decisions(kinds, sizes.symbol(0), sizes.symbol(1))
+    formula = Formula(sizes)
+    formula.guards()
+    at = formula.compiled(listed([formula.text(x) for x in numbers]))
+    writer = Writer(sizes)
+    places = [writer.operand(x) for x in numbers]
+    written = writer.written()
+    checked(2, *json.loads(json.dumps(written)))
+    for n, m in [(33, 12), *rng.integers(2, 300, (60, 2)).tolist()]:
+        try:
+            values = evaluated(written.numbers, [n, m])
+        except BadNumbers:
+            assert at(n, m) is None
+            continue
+        found = at(n, m)
+        assert (failing(written.guards, values) is None) == (found is not None)
+        if found is not None:
+            assert [p[0] if isinstance(p, list) else values[p] for p in places] == list(found)
 
 
 USES: list[Callable[[Any], Any]] = [
