@@ -144,19 +144,23 @@ def _sizes(data: bytes, files: list[bytes], rng: np.random.Generator) -> bytes:
     sized = [file for file in files if "sizes" in parts(file)[0]]
     head, body = parts(data if data in sized else sized[rng.integers(len(sized))])
     for _ in range(rng.integers(1, 4)):
-        kind = ["axes", "numbers", "guards"][rng.integers(3)]
+        kind, other = ["axes", "numbers", "guards"][rng.integers(3)], _copy(SIZES, rng)
         at: Any = head["sizes"][kind]
         while at and isinstance(at[key := rng.integers(len(at))], list) and rng.random() < 0.8:
             at = at[key]
         if not at:
-            at.append(SIZES[rng.integers(len(SIZES))])
+            at.append(other)
         elif rng.random() < 0.2:
             del at[key]
         elif rng.random() < 0.2:
-            at.insert(key, at[rng.integers(len(at))])
+            at.insert(key, _copy(at, rng))
         else:
-            at[key] = SIZES[rng.integers(len(SIZES))]
+            at[key] = other
     return sealed(json.dumps(head).encode(), body)
+
+
+def _copy(words: list[Any], rng: np.random.Generator) -> Any:
+    return json.loads(json.dumps(words[rng.integers(len(words))]))
 
 
 SIZES: list[Any] = [
