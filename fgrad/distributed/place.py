@@ -68,7 +68,7 @@ def at_this_rank(
     saved = state.axes
     state.axes = tuple([Axis(axis, size, builder) for axis, size in mesh.axes])
     try:
-        with builder.running, builder:
+        with draws, builder.running, builder:
             inputs = [_input(builder, *each) for each in zip(leaves, values, specs, strict=True)]
             call = tree.unflatten(in_tree, inputs)
             shared = _shared(fun, inputs, leaves, specs, call, args)
@@ -85,6 +85,8 @@ def at_this_rank(
     finally:
         state.axes = saved
         builder.release()
+    if draws.missed():
+        return at_this_rank(fun, mesh, args, specs, check)
     cut = [(v, spec) for v, spec in zip(values, specs, strict=True) if v is not PASSED]
     agree(name, [argument_text(v, not spec.names) for v, spec in cut], records)
     _agree_later(name, cut)

@@ -21,7 +21,7 @@ from fgrad.numpy.promote import convert
 from fgrad.trace import Tracer, Value, trace
 from fgrad.tracing.axes import open_axes
 from fgrad.tracing.capturing import user_form
-from fgrad.tracing.outside.draws import Draws
+from fgrad.tracing.outside.draws import undrawn
 from fgrad.transforms.control import jvp, vjp, vmap  # noqa: F401 - the rules
 from fgrad.transforms.core.arguments import Around, refuse_edits, refuse_writes, watched
 from fgrad.transforms.core.wrap import as_value, function_name, ids_of, is_weak, own_each
@@ -105,9 +105,8 @@ def body_of(
             for x, weak, dtype in zip(results, found["weak"], wanted, strict=False)
         ]
 
-    draws = Draws(fun)
-    traced = trace(flat, [a for avals, _ in args for a in avals], function_name(fun), what, True)
-    draws.check(name)
+    all_avals = [a for avals, _ in args for a in avals]
+    traced = undrawn(fun, name, lambda: trace(flat, all_avals, function_name(fun), what, True))
     body = Body(traced.program, traced.captured, found["tree"], found["weak"])
     if key is not None and not body.captured and not _calls_back(body.program):
         while len(_BODIES) >= MOST_BODIES:

@@ -110,7 +110,7 @@ def vmap(
         builder = Builder("vmap", function_name(fun), eager=True)
         draws = Draws(fun)
         try:
-            with open_axis(axis_name, size, builder), builder.running, builder:
+            with draws, open_axis(axis_name, size, builder), builder.running, builder:
                 inputs = _inputs(builder, leaves, values, axes, axis_name)
                 call = tree.unflatten(in_tree, inputs)
                 shared = _shared(fun, inputs, leaves, axes, call, (args, kwargs))
@@ -126,6 +126,8 @@ def vmap(
             raise without_value(error) from None
         finally:
             builder.release()
+        if draws.missed():
+            return vmap_fun(*args, **kwargs)
         env = _mapped(mapped, values, axes)
         batched = run_batched(records, env, outs, orders, size, axis_name)
         places = _out_axes(out_axes, out)

@@ -73,7 +73,7 @@ from fgrad.tracing.capturing import captured_or_plain, user_form
 from fgrad.tracing.device_tracing import device_of, lower
 from fgrad.tracing.on_device import HOST, OnDevice, device_among
 from fgrad.tracing.outside.draws import Draws, generators
-from fgrad.tracing.outside.hidden import Hidden, Inputs, candidates, trace_with_inputs
+from fgrad.tracing.outside.hidden import Hidden, Inputs, candidates, is_other, trace_with_inputs
 from fgrad.tracing.outside.watches import Key, Number, Watches
 from fgrad.tracing.outside.world import world_of
 from fgrad.tracing.record import TracedProgram
@@ -408,7 +408,7 @@ class Jitted(Staged):
         are those of the leaves if their sizes are symbols."""
         out_trees: list[tree.TreeDef] = []
         effects: list[Effects] = []
-        symbolic = avals is not None
+        symbolic, given = avals is not None, avals
         avals = [aval_of(x) for x in leaves] if avals is None else avals
         arrays = [is_writable(x) for x in leaves]
         name = self._name
@@ -433,7 +433,8 @@ class Jitted(Staged):
 
         known = known_by_name(self.fun, signature.statics)
         takes = host and not (closed_over or self.is_twin)
-        before = world_of(self.fun, known, kinds=generators())
+        look = functools.partial(world_of, self.fun, known)
+        before = look(kinds=generators())
         if symbolic and before.looks:
             raise NotShared("code asks for the class or identity of values, or keeps them")
         world, draws = before if takes else None, Draws(self.fun, before)
@@ -451,7 +452,10 @@ class Jitted(Staged):
                 traced, unread, _ = trace_with_inputs(tracing, None, {}, ())
             return traced, unread
 
-        traced, unread = captured_or_plain(of_world, self.capture)
+        with draws:
+            traced, unread = captured_or_plain(of_world, self.capture)
+        if draws.more and is_other(before, look(kinds=generators()), self.moved, self.fixed):
+            return self._trace(signature, leaves, closed_over, given)
         closed, captured = tuple([lower(x) for x in traced.captured]), traced.captured
         if all([isinstance(x, (OnDevice, np.ndarray, Number)) for x in closed]):
             captured = []
@@ -472,8 +476,8 @@ class Jitted(Staged):
         watches = Watches()
         if not captured:
             called = called_back(program)
-            is_same = not called and before.watches.are_as_found()
-            watches = (before if is_same else world_of(self.fun, known, called)).watches
+            is_same = not (called or draws.more) and before.watches.are_as_found()
+            watches = (before if is_same else look(called)).watches
             watches.take(closed, unread)
         use = Use(self, program)
         return Entry(program, out_tree, single, arguments, *rest, watches, use), captured

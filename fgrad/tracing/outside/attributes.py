@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import gc
-import os
 import sys
 import types
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
+from typing import Protocol, TypeGuard
 
 from fgrad.base.containers import Contents
 from fgrad.base.kinds import is_attributes, is_dict, own_dict
+from fgrad.tracing.outside.installed import is_installed
 from fgrad.tracing.outside.watches import MISSING
+from fgrad.typing import PyTree
 
 # Libraries that nobody changes; pytest's assertions read all of it in functions of test files.
 _LIBRARIES = {"numpy", "scipy", "fgrad", "optree", "pytest", "_pytest", "pluggy"}
 TRUSTED = frozenset(_LIBRARIES) | sys.stdlib_module_names
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _WHOLE = frozenset({"__dict__", "vars", "eval", "exec"})  # read attributes that code does not name
 _RELATIVES = frozenset({"__class__", "__mro__", "__base__", "__bases__"})
 _HOLDERS = frozenset({("types", "SimpleNamespace"), ("argparse", "Namespace")})
@@ -27,6 +29,34 @@ def is_trusted(x: object) -> bool:
         return False
     name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None)
     return isinstance(name, str) and name.partition(".")[0] in TRUSTED and name != "__main__"
+
+
+METHODS = (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
+_UNREAD = frozenset({"__repr__", "__str__", "__del__", "__reduce__", "__getstate__"})
+
+
+def special_functions(cls: type) -> list[str]:
+    """The names of the special functions that users have written for a class."""
+    return [
+        name
+        for owner in cls.__mro__
+        if not is_trusted(owner)
+        for name, held in list(vars(owner).items())
+        if name.startswith("__") and isinstance(held, METHODS) and name not in _UNREAD
+    ]
+
+
+class Wrapper(Protocol):
+    """What calls its function `fun`, and can be made of another one."""
+
+    fun: Callable[..., object]
+
+    def with_function(self, fun: Callable[..., PyTree], /) -> object: ...
+
+
+def is_wrapper(x: object) -> TypeGuard[Wrapper]:
+    """Whether an object calls its function `fun`, and can be made of another one."""
+    return hasattr(type(x), "with_function") and is_trusted(type(x))
 
 
 def dict_of_class(cls: type) -> Contents:
@@ -89,11 +119,6 @@ def _is_of_package(x: object) -> bool:
     home = x if isinstance(x, (type, types.FunctionType)) else type(x)
     module = sys.modules.get(str(home.__module__))
     return is_installed(str(getattr(module, "__file__", "")))
-
-
-def is_installed(file: str) -> bool:
-    """Whether a file belongs to an installed package."""
-    return any([folder in file for folder in _INSTALLED])
 
 
 def relatives(x: object, name: str) -> object:

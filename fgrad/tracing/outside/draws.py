@@ -11,14 +11,17 @@ import ctypes
 import functools
 import struct
 import sys
+from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 from fgrad.base.kinds import is_array, is_dict
 from fgrad.errors import RandomStateError
+from fgrad.tracing.outside.installed import Noting
 from fgrad.tracing.outside.reads import LOCAL, reads_of
 from fgrad.tracing.outside.world import World, world_of
 
+T = TypeVar("T")
 WORD = 8
 _HEADER = object.__basicsize__
 _MT_BYTES = 2500  # 624 words, and the position among them
@@ -36,17 +39,17 @@ def _modules() -> tuple[Any, Any]:
     return sys.modules.get("numpy.random"), sys.modules.get("random")
 
 
-def _generators_of(fun: object) -> list[tuple[str, object]]:
-    """The generators that a function reads from outside, with their paths."""
-    if type(fun) is FunctionType and not (fun.__closure__ or fun.__defaults__):
-        reads = reads_of(fun.__code__)
-        if not reads.inner and all([path.source == LOCAL for path in reads.paths]):
-            return []
-    return world_of(fun, {}, kinds=generators()).found
+def _reads_nothing(fun: object) -> bool:
+    """Whether a function has its arguments alone."""
+    if type(fun) is not FunctionType or fun.__closure__ or fun.__defaults__:
+        return False
+    reads = reads_of(fun.__code__)
+    return not reads.inner and all([path.source == LOCAL for path in reads.paths])
 
 
-class Draws:
-    """The generators that a function may draw from, and their states before it is traced.
+class Draws(Noting):
+    """The generators that a function may draw from, and their states before it is traced; open it
+    around the trace.
 
     Arguments:
         fun: the function.
@@ -60,9 +63,22 @@ class Draws:
             found.append(("random", python_random._inst))
         if numpy_random is not None:
             found.append(("np.random", numpy_random.mtrand._rand))
-        if found:
-            found += _generators_of(fun) if world is None else world.found
+        self.fun = fun
+        if world is None and found and not _reads_nothing(fun):
+            world = world_of(fun, {}, kinds=generators())
+        super().__init__(world is not None and world.skips)
+        if found and world is not None:
+            found += world.found
         self.states = [(name, x, _state(x)) for name, x in found]
+
+    def missed(self) -> bool:
+        """Whether functions of installed packages ran for the first time, and may have drawn from
+        generators that nobody has looked at: then the function has to run again."""
+        if not self.more:
+            return False
+        known = {id(x) for _, x, _ in self.states}
+        found = world_of(self.fun, {}, kinds=generators()).found
+        return any([id(x) not in known for _, x in found])
 
     def _loaded(self) -> list[tuple[str, object, object]]:
         """The global generators of modules that were loaded meanwhile, and their first states."""
@@ -86,6 +102,17 @@ class Draws:
         for name, x, state in [*self.states, *loaded]:
             if _state(x) != state:
                 raise refused_draw(fun, f"{name}, a {type(x).__name__}")
+
+
+def undrawn(fun: object, name: str, run: Callable[[], T]) -> T:
+    """What a trace of a function returns, which may draw nothing."""
+    while True:
+        draws = Draws(fun)
+        with draws:
+            found = run()
+        draws.check(name)
+        if not draws.missed():
+            return found
 
 
 def refused_draw(fun: str, generator: str) -> RandomStateError:

@@ -140,6 +140,15 @@ def candidates(world: World, moved: Collection[object], refused: Collection[obje
     return {key: value for key, value in found.items() if key not in refused}
 
 
+def is_other(
+    before: World, after: World, moved: Collection[object], fixed: Collection[object]
+) -> bool:
+    """Whether a second look finds generators that a first one did not, or values that a trace may
+    take as inputs: there may be other ways to them."""
+    drawn = [{id(x) for _, x in world.found} for world in (before, after)]
+    return drawn[0] != drawn[1] or any([candidates(w, moved, fixed) for w in (before, after)])
+
+
 def _is_plain(x: np.ndarray) -> bool:
     usable = type(x) is np.ndarray and x.flags.c_contiguous and x.flags.aligned and x.ndim > 0
     return usable and x.dtype.isnative and x.dtype.kind in "fc"

@@ -272,3 +272,9 @@ def _is_callee(op: str, count: int, above: int) -> bool:
     """Whether a call's function lies so deep; since Python 3.13 something lies between."""
     between = op == "CALL" and sys.version_info >= (3, 13)
     return op in ("CALL", "CALL_FUNCTION", "CALL_METHOD") and above in (count, count + between)
+
+
+def binds_globals(code: CodeType) -> bool:
+    """Whether a function, or one made in it, binds names of its module or of functions around."""
+    reads = reads_of(code)
+    return bool(reads.stored) or any([binds_globals(inner) for inner in reads.inner])

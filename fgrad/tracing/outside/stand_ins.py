@@ -18,9 +18,8 @@ from collections.abc import Callable, Collection, Mapping, Set
 from fgrad.base.closures import contents
 from fgrad.base.kinds import is_dict, is_list, is_of_class, is_partial, is_static, is_tuple_like
 from fgrad.trace import Tracer
-from fgrad.tracing.outside.attributes import dict_of_class, is_trusted, own_attributes
+from fgrad.tracing.outside.attributes import dict_of_class, is_trusted, is_wrapper, own_attributes
 from fgrad.tracing.outside.watches import Key, PlaceKey
-from fgrad.tracing.outside.world import is_wrapper
 from fgrad.typing import PyTree
 
 

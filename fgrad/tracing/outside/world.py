@@ -17,10 +17,9 @@ import sys
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
 from threading import local
-from typing import Protocol, TypeGuard
 
 import numpy as np
 
@@ -48,27 +47,37 @@ from fgrad.errors import UnsupportedTypeError
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.attributes import (
+    METHODS,
     absent_names,
     asked_names,
     dict_of_class,
     has_usual_attributes,
-    is_installed,
     is_trusted,
+    is_wrapper,
     own_attributes,
     reads_dictionaries,
     relatives,
     slot,
+    special_functions,
 )
-from fgrad.tracing.outside.reads import FREE, GLOBAL, ITEM, LOCAL, WRITERS, Path, Step, reads_of
+from fgrad.tracing.outside.installed import can_note, has_run, is_installed
+from fgrad.tracing.outside.reads import (
+    FREE,
+    GLOBAL,
+    ITEM,
+    LOCAL,
+    WRITERS,
+    Path,
+    Step,
+    binds_globals,
+    reads_of,
+)
 from fgrad.tracing.outside.watches import MISSING, Key, PlaceKey, Watches, is_number
-from fgrad.typing import PyTree
 
 MOST_ITEMS = 1024  # of one container
 MOST_FUNCTIONS = 200  # of one installed package that are looked into
 DEEPEST = 50  # functions of functions that are looked into at once, the others afterwards
 _MEMBER = types.MemberDescriptorType
-_METHODS = (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
-_UNREAD = frozenset({"__repr__", "__str__", "__del__", "__reduce__", "__getstate__"})
 
 Bound = Mapping[str, object]  # parameters whose values are known
 
@@ -81,6 +90,7 @@ class World(NamedTuple):
     links: Mapping[Key, Set[int]]  # from these to the identities of those that lead to them
     looks: bool  # whether code asks for the class or identity of values, or keeps them outside
     found: list[tuple[str, object]]  # objects of some classes, with their paths
+    skips: bool  # whether functions of installed packages were left out, which have not run yet
 
 
 def world_of(
@@ -98,7 +108,7 @@ def world_of(
         kinds: the classes of objects that are looked for.
     """
     walk = _walk(fun, bound, called_back, kinds)
-    return World(walk.watches, walk.exposed, walk.links, walk.looks, walk.found)
+    return World(walk.watches, walk.exposed, walk.links, walk.looks, walk.found, walk.skips)
 
 
 def _walk(
@@ -130,6 +140,8 @@ class _Walk:
         self.parent = 0  # the identity of what leads there
         self.exposed: set[Key] = set()
         self.links: dict[Key, set[int]] = {}
+        self.whole = not can_note()  # whether functions are looked into before they have run
+        self.skips = False
         self.looked_into: Counter[str] = Counter()  # functions of installed packages
         self.depth = 0
         self.deep: list[tuple[types.FunctionType, Bound, bool, int]] = []  # with open and parent
@@ -351,10 +363,13 @@ class _Walk:
         self.depth -= 1
 
     def is_enough(self, fun: types.FunctionType) -> bool:
-        """Whether a function belongs to a large installed package, of which many were looked into:
-        all of pandas is behind `isinstance(x, pandas.DataFrame)`."""
+        """Whether a function belongs to an installed package, and has not run (`installed`), or
+        many of its package were looked into."""
         if not is_installed(fun.__code__.co_filename):
             return False
+        if not self.whole and not has_run(fun.__code__):
+            self.skips = True
+            return True
         package = (fun.__module__ or "").partition(".")[0]
         self.looked_into[package] += 1
         return self.looked_into[package] > MOST_FUNCTIONS
@@ -435,11 +450,12 @@ class _Walk:
     # Objects.
 
     def type_(self, cls: type, path: str) -> None:
-        """A class that is called: its functions that make an instance."""
+        """A class that is called: its special functions, of which some make an instance and some
+        are called with it."""
         if not is_trusted(cls):
             self.objects.append((cls, path))
-            for name in ("__init__", "__new__", "__post_init__"):
-                self.class_attribute(cls, name, path)
+            for name in (*special_functions(cls), *special_functions(type(cls))):
+                self.attribute(cls, name, path, ())
 
     def instance(self, x: object, path: str) -> None:
         """An object that is passed on: all special functions of its class, and what is asked."""
@@ -451,11 +467,8 @@ class _Walk:
                 self.items(x, path)
             return
         self.objects.append((x, path))
-        for owner in cls.__mro__:
-            if not is_trusted(owner):
-                for name, held in list(vars(owner).items()):
-                    if name.startswith("__") and isinstance(held, _METHODS) and name not in _UNREAD:
-                        self.attribute(x, name, path, ())
+        for name in special_functions(cls):
+            self.attribute(x, name, path, ())
 
     def callables(self, x: Contents | Collection[object], path: str) -> None:
         """The functions in a container or object of a library's, such as rules of derivatives."""
@@ -479,9 +492,12 @@ class _Walk:
                 self.follow(sys.modules, steps, where)
             return
         if isinstance(x, type):
-            for owner in (x, type(x)):
-                if not is_trusted(owner):
-                    self.class_attribute(owner, name, path, steps, x if owner is not x else MISSING)
+            if not is_trusted(x):
+                self.class_attribute(x, name, path, steps)
+            if not is_trusted(type(x)):
+                before, self.open = self.open, True
+                self.class_attribute(type(x), name, path, steps, x)
+                self.open = before
             return
         cls = type(x)
         if is_trusted(cls):
@@ -515,7 +531,7 @@ class _Walk:
             self.watches.item(held, name, value, where)
             if value is MISSING:
                 continue
-            if is_any(value, _METHODS):
+            if is_any(value, METHODS):
                 self.functions_of(value, cls, where, x)
                 self.overridden(cls, owner, name, path, x)
             elif not isinstance(value, _MEMBER):
@@ -529,7 +545,7 @@ class _Walk:
         above = cls.__mro__[cls.__mro__.index(owner) + 1 :]
         for other in above:
             value: object = vars(other).get(name)
-            if is_any(value, _METHODS) and not is_trusted(other):
+            if is_any(value, METHODS) and not is_trusted(other):
                 held = dict_of_class(other)
                 self.watches.item(held, name, value, f"{path}.{name}")
                 before, self.open = self.open, True
@@ -553,25 +569,6 @@ class _Walk:
         else:
             self.see(value, path)
         self.open = before
-
-
-class Wrapper(Protocol):
-    """What calls its function `fun`, and can be made of another one."""
-
-    fun: Callable[..., object]
-
-    def with_function(self, fun: Callable[..., PyTree], /) -> object: ...
-
-
-def is_wrapper(x: object) -> TypeGuard[Wrapper]:
-    """Whether an object calls its function `fun`, and can be made of another one."""
-    return hasattr(type(x), "with_function") and is_trusted(type(x))
-
-
-def binds_globals(code: types.CodeType) -> bool:
-    """Whether a function, or one made in it, binds names of its module or of functions around."""
-    reads = reads_of(code)
-    return bool(reads.stored) or any([binds_globals(inner) for inner in reads.inner])
 
 
 # What gives objects that it does not show.
