@@ -16,7 +16,7 @@ import numpy as np
 
 from fgrad.base.source import USERS, Loc, owner_of
 from fgrad.capture.asked import asking
-from fgrad.capture.calls import CHANGING, TABLE, filling, refuse_random
+from fgrad.capture.calls import CHANGING, TABLE, class_of, filling, refuse_random
 from fgrad.capture.elements import changes
 from fgrad.capture.expressions import CAPTURE
 from fgrad.capture.light import light_code
@@ -108,6 +108,8 @@ def light(fun: Any) -> Callable[..., Any]:
     kind = type(fun)
     if kind is FunctionType:
         code = fun.__code__
+        if code is _SINGLE:
+            return functools.partial(_dispatched, fun, light)
         known = _KNOWN.get((id(code), True))
         if known is not None and known.made is None and id(code) not in _IN_TABLE:
             return fun
@@ -144,6 +146,8 @@ def called(fun: Any) -> Callable[..., Any]:
     if form is not None:
         return form
     if kind is FunctionType:
+        if fun.__code__ is _SINGLE:
+            return functools.partial(_dispatched, fun, called)
         return TABLE.get(fun) or converted(fun)
     if kind is types.MethodType:
         return _method(fun)
@@ -158,6 +162,19 @@ def called(fun: Any) -> Callable[..., Any]:
     if kind is functools.partial:
         return functools.partial(called(fun.func), *fun.args, **fun.keywords)
     return fun if isinstance(fun, type) else _object(fun)
+
+
+_SINGLE = functools.singledispatch(lambda x: x).__code__  # type: ignore[attr-defined]
+
+
+def _dispatched(
+    fun: Any, form: Callable[[Any], Callable[..., Any]], /, *args: Any, **kwargs: Any
+) -> Any:
+    """A call of a function of `functools.singledispatch`: a traced array is an `np.ndarray`, a
+    traced number one of NumPy or Python."""
+    if args and isinstance(args[0], Tracer):
+        fun = form(fun.dispatch(class_of(args[0])))
+    return fun(*args, **kwargs)
 
 
 def _object(fun: Any, light: bool = False) -> Callable[..., Any]:

@@ -82,6 +82,8 @@ def as_operand(x: Any) -> Value:
             return x if innermost() is None else lift(x)
         refuse_foreign(x, "an operand")
         x = plain_array(x, "an operand") if holds_array(x) else np.asarray(x)
+    elif not isinstance(x, (np.ndarray, np.generic)):
+        x = np.asarray(x)  # of a class derived from Python's numbers, as those of enum.IntEnum
     array: Any = x
     if type(x) is not np.ndarray and isinstance(x, np.ndarray):
         refuse_foreign(x, "an operand")

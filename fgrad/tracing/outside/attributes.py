@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Set
 from typing import Protocol, TypeGuard
 
 from fgrad.base.containers import Contents
-from fgrad.base.kinds import is_attributes, is_dict, own_dict
+from fgrad.base.kinds import is_attributes, is_dict, is_tuple, own_dict
 from fgrad.tracing.outside.installed import is_installed
 from fgrad.tracing.outside.watches import MISSING
 from fgrad.typing import PyTree
@@ -146,3 +146,16 @@ def slot(member: types.MemberDescriptorType, x: object) -> object:
         return member.__get__(x)
     except AttributeError:
         return MISSING
+
+
+def is_plain_key(key: object) -> bool:
+    """Whether a key of a dictionary is a number, a text, None, or a tuple of these."""
+    return type(key) in (str, int, bool, float, bytes, type(None)) or (
+        is_tuple(key) and all([is_plain_key(part) for part in key])
+    )
+
+
+def is_called_by_code(cls: type) -> bool:
+    """Whether a call of an object runs a function of its class, which says what it reads."""
+    found = [vars(owner)["__call__"] for owner in cls.__mro__ if "__call__" in vars(owner)]
+    return bool(found) and isinstance(found[0], types.FunctionType) and not is_trusted(cls)

@@ -7,7 +7,7 @@ the same bits.
 from __future__ import annotations
 
 import types
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ PlaceKey: TypeAlias = "tuple[int, object]"  # the identity of what holds a value
 
 Key: TypeAlias = "int | PlaceKey"  # the identity of an array, or a place
 
+MOST_ITEMS = 1024  # of one container
 _BY_VALUE = (int, float, complex, bool, str, bytes, np.generic)
 
 
@@ -73,6 +74,27 @@ class Items(NamedTuple):
     path: str
 
 
+class Shown:
+    """What a value that is no list holds, as items: those of a set, the bytes of a buffer.
+
+    Arguments:
+        holder: the value.
+        read: what it holds now.
+    """
+
+    def __init__(self, holder: Any, read: Callable[[Any], Collection[object]]) -> None:
+        self.holder, self.read = holder, read
+
+    def __len__(self) -> int:
+        return len(self.read(self.holder))
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.read(self.holder))
+
+    def __contains__(self, x: object) -> bool:
+        return x in self.read(self.holder)
+
+
 class Number:
     """A number that the program takes as an input: what a place holds at each call.
 
@@ -111,6 +133,11 @@ class Content(NamedTuple):
     array: np.ndarray
     copy: np.ndarray
     path: str
+
+
+def _items_of(x: np.ndarray) -> list[object]:
+    """The objects in an array."""
+    return list(x.flat)
 
 
 def is_number(x: object) -> bool:
@@ -180,6 +207,12 @@ class Watches:
     def sequence(self, x: list[object], path: str) -> None:
         self._sequences.setdefault(id(x), Items(x, tuple(x), path))
 
+    def shown(self, x: object, read: Callable[[Any], Collection[object]], path: str) -> None:
+        """All that `read` finds in a value."""
+        if id(x) not in self._sequences:
+            shown = Shown(x, read)
+            self._sequences[id(x)] = Items(shown, tuple(shown), path)
+
     def keys(self, x: Contents, path: str) -> None:
         self._keys.setdefault(id(x), Items(x, tuple(x), path))
 
@@ -187,6 +220,8 @@ class Watches:
         """An array is read."""
         if not is_written(x):
             self._frozen.setdefault(id(x), x)
+        elif x.dtype == object and 0 < x.size <= MOST_ITEMS:
+            self.shown(x, _items_of, path)
         elif not x.dtype.hasobject and x.size:
             self._arrays.setdefault(id(x), (x, path))
 

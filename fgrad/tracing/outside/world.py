@@ -13,13 +13,12 @@ place (`stand_ins`): `links` say from which values each one is reached.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import types
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from contextvars import ContextVar
-from threading import local
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -29,7 +28,6 @@ from fgrad.base.foreign import is_scipy_sparse, lists_of_sparse, shared_memory
 from fgrad.base.kinds import (
     is_any,
     is_array,
-    is_bag,
     is_dict,
     is_frozenset,
     is_list,
@@ -38,20 +36,18 @@ from fgrad.base.kinds import (
     is_plain_dict,
     is_plain_series,
     is_static,
-    is_tuple,
     is_tuple_like,
     own_dict,
 )
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.errors import UnsupportedTypeError
-from fgrad.trace import Tracer
-from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.attributes import (
     METHODS,
     absent_names,
     asked_names,
     dict_of_class,
     has_usual_attributes,
+    is_called_by_code,
+    is_plain_key,
     is_trusted,
     is_wrapper,
     own_attributes,
@@ -59,6 +55,18 @@ from fgrad.tracing.outside.attributes import (
     relatives,
     slot,
     special_functions,
+)
+from fgrad.tracing.outside.held import (
+    FUNCTIONS,
+    GIVERS,
+    LEAVES,
+    NAMING,
+    OF_MODULES,
+    PLAIN,
+    WRITTEN,
+    Held,
+    check_size,
+    held_by,
 )
 from fgrad.tracing.outside.installed import can_note, has_run, is_installed
 from fgrad.tracing.outside.reads import (
@@ -72,9 +80,15 @@ from fgrad.tracing.outside.reads import (
     binds_globals,
     reads_of,
 )
-from fgrad.tracing.outside.watches import MISSING, Key, PlaceKey, Watches, is_number
+from fgrad.tracing.outside.watches import (
+    MISSING,
+    MOST_ITEMS,
+    Key,
+    PlaceKey,
+    Watches,
+    is_number,
+)
 
-MOST_ITEMS = 1024  # of one container
 MOST_FUNCTIONS = 200  # of one installed package that are looked into
 DEEPEST = 50  # functions of functions that are looked into at once, the others afterwards
 _MEMBER = types.MemberDescriptorType
@@ -148,7 +162,7 @@ class _Walk:
 
     def start(self, fun: object, path: str, bound: Bound) -> None:
         """What is traced: it is called."""
-        if _is_called_by_code(type(fun)):
+        if is_called_by_code(type(fun)):
             self.link(id(fun))
             self.parent = id(fun)
             self.attribute(fun, "__call__", path, ())
@@ -177,7 +191,7 @@ class _Walk:
             return
         if isinstance(x, type):
             self.watches.keys(dict_of_class(x), path)
-        elif is_plain_dict(held := own_dict(x)) and not isinstance(x, _NAMING):
+        elif is_plain_dict(held := own_dict(x)) and not isinstance(x, NAMING):
             self.watches.keys(held, path)
 
     # Values.
@@ -202,21 +216,31 @@ class _Walk:
         if kind in weakref.ProxyTypes:  # what it stands for may be gone
             self.looks = True
             return
-        if is_any(x, _LEAVES) or kind in _PLAIN:
+        if is_any(x, LEAVES) or kind in PLAIN:
             return
         before = self.open, self.parent
-        self.open = self.open or not (is_any(x, _FUNCTIONS) or is_wrapper(x))
+        self.open = self.open or not (is_any(x, FUNCTIONS) or is_wrapper(x))
         self.link(id(x))
         self.parent = id(x)
         array = x if is_array(x) else shared_memory(x)
         if array is not None:
-            self.watches.array(array, path)
+            self.array(array, path)
         else:
             key = (id(x), tuple([(n, id(v)) for n, v in bound.items()]) if bound else ())
             if (key, self.open) not in self.seen:
                 self.seen[key, self.open] = (x, bound)
                 self.parts(x, path, bound)
         self.open, self.parent = before
+
+    def array(self, x: np.ndarray, path: str) -> None:
+        """The numbers of an array, the mask of one that has one, or its objects."""
+        held = own_dict(x)
+        if is_plain_dict(held) and "_mask" in held:
+            self.item(held, "_mask", f"{path}.mask", ())
+            x = np.ndarray.view(x, np.ndarray)
+        self.watches.array(x, path)
+        if x.dtype == object:
+            self.items(list(x.flat), path)
 
     def parts(self, x: object, path: str, bound: Bound | None) -> None:
         """What a value consists of, apart from plain ones."""
@@ -226,6 +250,8 @@ class _Walk:
             self.function(x, path, bound or {})
         elif isinstance(x, types.MethodType):
             self.method(x.__func__, x.__self__, path)
+        elif (held := held_by(x)) is not None:
+            self.holding(x, held, path)
         elif is_partial(x):
             self.objects.append((x, path))
             self.see(x.func, path)
@@ -237,7 +263,8 @@ class _Walk:
             if not is_trusted(x):
                 self.objects.append((x, path))
         elif is_scipy_sparse(x):
-            self.sparse(lists_of_sparse(x), path)
+            check_size(held_lists := lists_of_sparse(x), path)
+            self.items(held_lists, path)
             self.instance(x, path)
         elif is_dict(x):
             self.mapping(x, path)
@@ -252,16 +279,12 @@ class _Walk:
         else:
             self.instance(x, path)
 
-    def sparse(self, held: list[object], path: str) -> None:
-        """The lists and dictionaries of a sparse matrix; a card if there are too many to watch."""
-        most = max([len(part) for part in held if is_dict(part)], default=len(held))
-        if most > MOST_ITEMS:
-            why = "it is held by Python's lists, and jit could not see that it changes."
-            raise UnsupportedTypeError(
-                f"{path} is a large sparse matrix in the format lil or dok.",
-                (("why", why), ("write", f"{path}.tocsr()    before the function")),
-            )
-        self.items(held, path)
+    def holding(self, x: object, held: Held, path: str) -> None:
+        """A value of Python's library that holds others."""
+        if held.read is not None:
+            self.watches.shown(x, held.read, path)
+        self.items(held.inside, path)
+        self.instance(x, path)
 
     def items(self, items: Collection[object], path: str) -> None:
         if len(items) <= MOST_ITEMS:
@@ -289,7 +312,7 @@ class _Walk:
         before = self.open, self.parent
         if not steps:
             called, self.called = self.called, False
-            if called and _is_called_by_code(type(x)):
+            if called and is_called_by_code(type(x)):
                 self.link(id(x))
                 self.parent = id(x)
                 self.attribute(x, "__call__", path, ())
@@ -308,7 +331,7 @@ class _Walk:
         """One step of a path, and those behind it."""
         kind, name = step
         if kind == ITEM:
-            if is_plain_dict(x) and _is_plain_key(name):
+            if is_plain_dict(x) and is_plain_key(name):
                 self.item(x, name, f"{path}[{name!r}]", rest)
             elif is_plain_series(x) and type(name) is int and -len(x) <= name < len(x):
                 if is_list(x):
@@ -317,7 +340,7 @@ class _Walk:
             else:
                 self.see(x, path)
             return
-        if is_any(x, _WRITTEN) and name in WRITERS:
+        if is_any(x, WRITTEN) and name in WRITERS:
             return
         known = isinstance(x, (types.ModuleType, type)) or not is_trusted(type(x))
         if not known or not has_usual_attributes(x):
@@ -329,6 +352,8 @@ class _Walk:
 
     def function(self, fun: types.FunctionType, path: str, bound: Bound) -> None:
         """What a function reads; of a library's, only what it closes over."""
+        if fun is os.getenv:
+            self.see(os.environ, path)
         if is_trusted(fun) or fun.__code__.co_filename.startswith("<frozen"):
             for cell in fun.__closure__ or ():
                 held = contents(cell)
@@ -461,10 +486,8 @@ class _Walk:
         """An object that is passed on: all special functions of its class, and what is asked."""
         cls = type(x)
         if is_trusted(cls):
-            self.looks |= isinstance(x, _GIVERS)
+            self.looks |= isinstance(x, GIVERS)
             self.callables(own_attributes(x), path)
-            if is_bag(x):
-                self.items(x, path)
             return
         self.objects.append((x, path))
         for name in special_functions(cls):
@@ -488,8 +511,8 @@ class _Walk:
         if isinstance(x, (types.ModuleType, types.FunctionType)) or is_partial(x):
             if is_partial(x) or not is_trusted(x):
                 self.item(vars(x), name, where, steps)
-            elif x is sys and name == "modules":
-                self.follow(sys.modules, steps, where)
+            elif (held := OF_MODULES.get((x.__name__, name))) is not None:
+                self.follow(held, steps if held is getattr(x, name) else (), where)
             return
         if isinstance(x, type):
             if not is_trusted(x):
@@ -571,27 +594,5 @@ class _Walk:
         self.open = before
 
 
-# What gives objects that it does not show.
-_LEAVES = (Tracer, OnDevice, np.generic, np.ufunc, np.dtype)
-_WRITTEN = (list, dict, set)
-_NAMING = (types.ModuleType, types.FunctionType)
-_GIVERS = (Iterator, weakref.ref, ContextVar, local)
-_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, np.ndarray)
-_PLAIN = frozenset(
-    {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range}
-    | {types.BuiltinFunctionType, types.CodeType}
-)
 _BUILTINS = sys.modules["builtins"]
 _OF_SCOPE = frozenset({"globals", "eval", "exec"})  # read names of a module that code does not name
-
-
-def _is_plain_key(key: object) -> bool:
-    return type(key) in (str, int, bool, float, bytes, type(None)) or (
-        is_tuple(key) and all([_is_plain_key(part) for part in key])
-    )
-
-
-def _is_called_by_code(cls: type) -> bool:
-    """Whether a call of an object runs a function of its class, which says what it reads."""
-    found = [vars(owner)["__call__"] for owner in cls.__mro__ if "__call__" in vars(owner)]
-    return bool(found) and isinstance(found[0], types.FunctionType) and not is_trusted(cls)
