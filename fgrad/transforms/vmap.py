@@ -8,6 +8,7 @@ known.  Each recorded equation is then applied to the whole batch by its primiti
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
@@ -127,7 +128,8 @@ def vmap(
         finally:
             builder.release()
         if draws.missed():
-            return vmap_fun(*args, **kwargs)
+            again = functools.partial(vmap, axis_name=axis_name, chunk_size=chunk_size)
+            return again(fun, in_axes, out_axes, axis_size)(*args, **kwargs)
         env = _mapped(mapped, values, axes)
         batched = run_batched(records, env, outs, orders, size, axis_name)
         places = _out_axes(out_axes, out)
