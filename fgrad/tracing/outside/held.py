@@ -29,7 +29,8 @@ from fgrad.tracing.outside.watches import MISSING, MOST_ITEMS
 
 Reader: TypeAlias = "Callable[[Any], Collection[object]]"
 
-_MEMORY = (bytearray, memoryview, array.array, ctypes._SimpleCData, ctypes.Array, ctypes.Structure)
+_NUMBER = ctypes.c_double.__base__  # of all numbers of ctypes
+_MEMORY = (bytearray, memoryview, array.array, _NUMBER, ctypes.Array, ctypes.Structure)
 
 
 class Held(NamedTuple):

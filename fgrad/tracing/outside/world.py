@@ -511,7 +511,8 @@ class _Walk:
         if isinstance(x, (types.ModuleType, types.FunctionType)) or is_partial(x):
             if is_partial(x) or not is_trusted(x):
                 self.item(vars(x), name, where, steps)
-            elif (held := OF_MODULES.get((x.__name__, name))) is not None:
+            elif isinstance(x, types.ModuleType) and (x.__name__, name) in OF_MODULES:
+                held = OF_MODULES[x.__name__, name]
                 self.follow(held, steps if held is getattr(x, name) else (), where)
             return
         if isinstance(x, type):
