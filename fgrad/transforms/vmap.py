@@ -95,7 +95,6 @@ def vmap(
         array([0.16666667, 0.33333333, 0.5       ])
     """
     check_callable(fun, "vmap")
-
     of_example: Callable[..., R] = fun
 
     def vmap_fun(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -130,11 +129,9 @@ def vmap(
         if draws.missed():
             again = functools.partial(vmap, axis_name=axis_name, chunk_size=chunk_size)
             return again(fun, in_axes, out_axes, axis_size)(*args, **kwargs)
-        env = _mapped(mapped, values, axes)
-        batched = run_batched(records, env, outs, orders, size, axis_name)
-        places = _out_axes(out_axes, out)
+        batched = run_batched(records, _mapped(mapped, values, axes), outs, orders, size, axis_name)
         given = ids_of([*values, *[x for x in outs if not isinstance(x, Tracer)]])
-        name, pairs = function_name(fun), zip(batched, places, strict=True)
+        name, pairs = function_name(fun), zip(batched, _out_axes(out_axes, out), strict=True)
         results = own_each([_place(size, x, d, place, name) for (x, d), place in pairs], given)
         if store is not None:
             store()

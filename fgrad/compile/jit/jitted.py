@@ -461,15 +461,11 @@ class Jitted(Staged):
             captured = []
         else:
             closed = ()
-        out_tree = out_trees[-1]
-        single = out_tree.is_leaf()
+        out_tree, single = out_trees[-1], out_trees[-1].is_leaf()
         arguments = Arguments(signature.treedef, avals, signature.statics)
         program, fits, done = traced.program, traced.fits, effects[-1]
-        donated = done.donations(
-            donated_leaves(self.donate_argnums, signature.treedef, avals),
-            len(closed),
-            len(program.outputs),
-        )
+        offered = donated_leaves(self.donate_argnums, signature.treedef, avals)
+        donated = done.donations(offered, len(closed), len(program.outputs))
         device = device_of(program, self.device)
         rest = donated, fits, closed, device, None if done.nothing else done
         draws.check(f"jit({name})")
