@@ -59,7 +59,7 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_or_errors(kind: str) -> None:
     wrong = []
-    for line, name, _ in [case for case in CASES if case[2] == kind][KINDS.index(kind) % 2 :: 2]:
+    for line, name, _ in [case for case in CASES if case[2] == kind][KINDS.index(kind) % 3 :: 3]:
         given = [
             ALTERED[kind](ARRAYS[n]) if n == name else np.copy(ARRAYS[n])
             for n in names_in(line, ARRAYS)
