@@ -21,15 +21,23 @@ _CIRCLE = 2 * math.pi
 
 
 def _places(
-    worN: ArrayLike | None, whole: bool, fs: float, last: bool = False, kind: DTypeLike = np.float64
+    worN: ArrayLike | None,
+    whole: bool,
+    fs: float,
+    last: bool = False,
+    kind: DTypeLike = np.float64,
+    off: bool = False,
 ) -> Value:
-    """Frequencies in radians for each sample: so many, or those given in units of fs."""
+    """Frequencies in radians for each sample: so many, or those given in units of fs, which may be
+    complex if `off`, as for SciPy."""
     if worN is None:
         worN = 512
     if isinstance(worN, (int, np.integer)) or (isinstance(worN, float) and worN == int(worN)):
         most = _CIRCLE if whole else math.pi
         return np.linspace(0, most, int(worN), endpoint=last and not whole, dtype=kind)
-    return convert(np.atleast_1d(inexact(as_operand(worN))), np.dtype(kind)) * (_CIRCLE / fs)
+    places = np.atleast_1d(inexact(as_operand(worN)))
+    kind = np.dtype(np.complex128 if off and places.dtype.kind == "c" else kind)
+    return convert(places, kind) * (_CIRCLE / fs)
 
 
 def _unplotted(name: str, plot: object) -> None:
@@ -134,7 +142,7 @@ def freqz_zpk(
         >>> np.abs(sg.freqz_zpk([-1.0], [0.0], 0.5, worN=[0.0, np.pi])[1]).round(9)
         array([1., 0.])
     """
-    w = _places(worN, whole, fs)
+    w = _places(worN, whole, fs, off=True)
     zeros, poles = _vector("freqz_zpk", z), _vector("freqz_zpk", p)
     return w * (fs / _CIRCLE), _by_roots(zeros, poles, as_operand(k), np.exp(1j * w))
 
@@ -193,7 +201,7 @@ def group_delay(
         array([1.])
     """
     b, a = [_vector("group_delay", c) for c in system]
-    places = _places(w, whole, fs)
+    places = _places(w, whole, fs, off=True)
     z = np.exp(-1j * places)
     product = np.convolve(b, np.conj(a)[::-1])
     slope = _polynomial(product * np.arange(product.shape[0]), z)
