@@ -28,6 +28,7 @@ from fgrad.trace import Tracer, innermost
 from fgrad.tracing.capturing import rolls
 from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.trace_errors import not_captured as not_captured_rows
+from fgrad.typing import PyTree
 
 OPERATORS = SimpleNamespace()  # what rewritten code calls; filled by `operators.py`
 MOST_CODES = 4096
@@ -168,8 +169,8 @@ _SINGLE = functools.singledispatch(lambda x: x).__code__  # type: ignore[attr-de
 
 
 def _dispatched(
-    fun: Any, form: Callable[[Any], Callable[..., Any]], /, *args: Any, **kwargs: Any
-) -> Any:
+    fun: PyTree, form: Callable[[PyTree], Callable[..., PyTree]], /, *args: PyTree, **kwargs: PyTree
+) -> PyTree:
     """A call of a function of `functools.singledispatch`: a traced array is an `np.ndarray`, a
     traced number one of NumPy or Python."""
     if args and isinstance(args[0], Tracer):

@@ -16,7 +16,7 @@ import weakref
 from collections import ChainMap, UserDict, UserList
 from collections.abc import Callable, Collection, Iterator
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,9 @@ from fgrad.errors import UnsupportedTypeError
 from fgrad.trace import Tracer
 from fgrad.tracing.on_device import OnDevice
 from fgrad.tracing.outside.watches import MISSING, MOST_ITEMS
+from fgrad.typing import PyTree
 
-Reader: TypeAlias = "Callable[[Any], Collection[object]]"
+Reader: TypeAlias = "Callable[[PyTree], Collection[object]]"
 
 _NUMBER = ctypes.c_double.__base__  # of all numbers of ctypes
 _MEMORY = (bytearray, memoryview, array.array, _NUMBER, ctypes.Array, ctypes.Structure)
@@ -45,7 +46,7 @@ class Held(NamedTuple):
     inside: Collection[object]
 
 
-def held_by(x: Any) -> Held | None:
+def held_by(x: PyTree) -> Held | None:
     """What a value of these kinds holds; None for other kinds."""
     for kinds, read, inside in _KINDS:
         if isinstance(x, kinds):
@@ -66,12 +67,12 @@ def check_size(held: list[object], path: str) -> None:
         )
 
 
-def _bytes_of(x: Any) -> tuple[bytes]:
+def _bytes_of(x: PyTree) -> tuple[bytes]:
     """A copy of memory."""
     return (bytes(x) if isinstance(x, bytearray) else memoryview(x).tobytes(),)
 
 
-def _in_context(x: ContextVar[Any]) -> tuple[object]:
+def _in_context(x: ContextVar[PyTree]) -> tuple[object]:
     return (x.get(MISSING),)
 
 
@@ -85,11 +86,11 @@ def _nothing(_: object) -> tuple[object, ...]:
     return ()
 
 
-def _behind(x: types.MappingProxyType[Any, Any]) -> list[object]:
+def _behind(x: types.MappingProxyType[PyTree, PyTree]) -> list[object]:
     return [held for held in gc.get_referents(x) if is_dict(held)]
 
 
-_KINDS: tuple[tuple[Any, Reader | None, Callable[[Any], Collection[object]]], ...] = (
+_KINDS: tuple[tuple[PyTree, Reader | None, Callable[[PyTree], Collection[object]]], ...] = (
     (types.MappingProxyType, None, _behind),
     ((UserDict, UserList), None, lambda x: (x.data,)),
     (ChainMap, None, lambda x: (x.maps,)),

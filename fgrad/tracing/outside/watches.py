@@ -82,7 +82,7 @@ class Shown:
         read: what it holds now.
     """
 
-    def __init__(self, holder: Any, read: Callable[[Any], Collection[object]]) -> None:
+    def __init__(self, holder: object, read: Callable[[PyTree], Collection[object]]) -> None:
         self.holder, self.read = holder, read
 
     def __len__(self) -> int:
@@ -207,7 +207,7 @@ class Watches:
     def sequence(self, x: list[object], path: str) -> None:
         self._sequences.setdefault(id(x), Items(x, tuple(x), path))
 
-    def shown(self, x: object, read: Callable[[Any], Collection[object]], path: str) -> None:
+    def shown(self, x: object, read: Callable[[PyTree], Collection[object]], path: str) -> None:
         """All that `read` finds in a value."""
         if id(x) not in self._sequences:
             shown = Shown(x, read)
