@@ -153,6 +153,13 @@ def restart_on_one_thread() -> None:
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ONE_THREAD})
 
 
+def first_time(call: Callable[[], object]) -> float:
+    """Seconds of the processor of a first call, which compiles."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
 def _repetitions(call: Callable[[], Any], seconds: float) -> int:
     call()
     count = 1

@@ -15,14 +15,13 @@ import copy
 import importlib
 import math
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import geometric_mean, least_times, machine
+from harness import first_time, geometric_mean, least_times, machine
 from libraries import has
 
 import fgrad
@@ -39,13 +38,6 @@ def total(x: Any) -> Any:
     return np.sum(x) if is_real else 0.0
 
 
-def first(call: Callable[[], Any]) -> float:
-    """Seconds of the processor of a first call."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
 def is_float(x: Any) -> bool:
     """Whether an argument is differentiated."""
     return isinstance(x, float) or (isinstance(x, np.ndarray) and x.dtype.kind == "f")
@@ -56,7 +48,7 @@ def row(fun: Callable[..., Any], given: tuple[Any, ...]) -> list[float]:
     compiled = fgrad.jit(fun)
     args = copy.deepcopy(given)
     calls: dict[str, Callable[[], Any]] = {"forward": lambda: compiled(*args)}
-    compile_times = {"forward": first(calls["forward"])}
+    compile_times = {"forward": first_time(calls["forward"])}
     places = tuple([k for k, x in enumerate(given) if is_float(x)])
     if places and isinstance(total(fun(*copy.deepcopy(given))), np.floating | float):
         gradient = fgrad.jit(fgrad.grad(lambda *xs: total(fun(*xs)), places))
@@ -68,7 +60,7 @@ def row(fun: Callable[..., Any], given: tuple[Any, ...]) -> list[float]:
     if has("numba"):
         theirs, own = importlib.import_module("numba").njit(fun), copy.deepcopy(given)
         try:
-            compile_times["numba"] = first(lambda: theirs(*own))
+            compile_times["numba"] = first_time(lambda: theirs(*own))
             calls["numba"] = lambda: theirs(*own)
         except Exception:  # it compiles fewer forms of Python
             compile_times["numba"] = math.nan

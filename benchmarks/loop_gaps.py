@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from children import child_lines
+from harness import first_time
 from loop_programs import JAX_FORMS, ROWS, Row
 
 import fgrad
@@ -40,7 +41,7 @@ MOST_JAX = 10_000  # steps of a gradient
 
 def best(call: Callable[[], object]) -> float:
     """Seconds of a call: the least of some turns, after some calls."""
-    once = min([first(call) for _ in range(WARM)])
+    once = min([first_time(call) for _ in range(WARM)])
     count = max(1, min(10_000, int(SECONDS / max(once, 1e-7))))
     found = math.inf
     for _ in range(TURNS):
@@ -49,13 +50,6 @@ def best(call: Callable[[], object]) -> float:
             call()
         found = min(found, (time.process_time() - start) / count)
     return found
-
-
-def first(call: Callable[[], object]) -> float:
-    """Seconds of a first call."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
 
 
 def weighted(row: Row, weights: np.ndarray) -> Callable[[Any], Any]:
@@ -81,8 +75,8 @@ def measure(row: Row, size: int, times: bool, jax: bool) -> dict[str, Any]:
     x, steps = row.argument(size), row.steps(size)
     weights = np.random.default_rng(2).standard_normal(np.shape(row.fun(x)))
     forward, gradient = fgrad.jit(row.fun), fgrad.jit(fgrad.grad(weighted(row, weights)))
-    found: dict[str, Any] = {"compile": first(lambda: forward(x))}
-    found["compile gradient"] = first(lambda: gradient(x))
+    found: dict[str, Any] = {"compile": first_time(lambda: forward(x))}
+    found["compile gradient"] = first_time(lambda: gradient(x))
     found["wrong"] = check(row, x, gradient(x), weights)
     if not times:
         return found
@@ -101,7 +95,7 @@ def numba_times(row: Row, x: np.ndarray, steps: float) -> dict[str, float]:
     numba = importlib.import_module("numba")
     compiled = numba.njit(row.fun)
     try:
-        seconds = first(lambda: compiled(x))
+        seconds = first_time(lambda: compiled(x))
     except Exception:
         return {}
     return {"numba compile": seconds, "numba": best(lambda: compiled(x)) / steps * 1e9}

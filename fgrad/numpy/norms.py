@@ -15,7 +15,7 @@ from fgrad.numpy.promote import (
     convert,
     inexact,
     normalize_axes,
-    normalize_axis,
+    ordered_axes,
     reshape,
 )
 from fgrad.ops import complex as cx
@@ -41,17 +41,12 @@ def norm(x: Value, ord: NormOrder = None, axis: Axis = None, keepdims: bool = Fa
         ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1)
     ):
         return _euclid(x, tuple(range(ndim)), keepdims)
-    axes = tuple(range(ndim)) if axis is None else _ordered_axes(axis, ndim)
+    axes = ordered_axes(axis, ndim)
     if len(axes) == 1:
         return _vector(x, 2 if ord is None else ord, axes, keepdims)
     if len(axes) == 2:
         return _matrix(x, ord, axes, keepdims)
     raise ValueError("Improper number of dimensions to norm.")
-
-
-def _ordered_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    return tuple([normalize_axis(i, ndim) for i in given])
 
 
 def _euclid(x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
@@ -133,4 +128,4 @@ def vector_norm(
 def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: NormOrder = "fro") -> Value:
     """The norm of the matrices in the last two axes."""
     x = _numbers(x)
-    return _matrix(x, ord, _ordered_axes((-2, -1), len(x.shape)), keepdims)
+    return _matrix(x, ord, ordered_axes((-2, -1), len(x.shape)), keepdims)

@@ -464,6 +464,14 @@ def normalize_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
     return axes
 
 
+def ordered_axes(axis: Axis, ndim: int) -> tuple[int, ...]:
+    """Non-negative axes in the order in which they are given; all of them for None."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    return tuple([normalize_axis(a, ndim) for a in given])
+
+
 def whole_count(function: str, argument: str, value: object) -> int:
     """How many there are: an integer that is known and not negative.
 

@@ -47,12 +47,7 @@ from fgrad.ops.elementwise import (
     sub,
 )
 from fgrad.ops.erf_gamma import digamma, erf, lgamma
-from fgrad.ops.families import (
-    DerivativeMap,
-    finish_elementwise,
-    same_dtype,
-    same_shape,
-)
+from fgrad.ops.families import DerivativeMap, finish_elementwise, same_dtype, same_shape
 from fgrad.ops.hurwitz import zeta_slope
 from fgrad.ops.incomplete import betainc_slope, gammainc_slope
 from fgrad.ops.modified_bessel import over

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from stack_matrices import DTYPES, adjoint, normal
 
 import fgrad
 
-DTYPES = (np.float64, np.complex128)
 SIDES = (1, 2, 3, 4, 5, 8, 13, 16, 25, 26)
 STACKS = ((8,), (17,), (3, 29))
-
-
-def adjoint(a):
-    return np.conj(np.swapaxes(a, -1, -2))
-
-
-def normal(rng, shape, dtype):
-    a = rng.standard_normal(shape)
-    return (a + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else a).astype(dtype)
 
 
 def hermitian(rng, stack, n, dtype):

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from stack_matrices import DTYPES, adjoint, normal
 
 import fgrad
 
-DTYPES = (np.float64, np.complex128)
 SHAPES = ((1, 1), (2, 2), (3, 2), (3, 3), (4, 3), (5, 5), (8, 8), (13, 10), (16, 16), (25, 25))
 SHAPES = (*SHAPES, (3, 5), (9, 2), (26, 26))  # which LAPACK does
 STACKS = ((8,), (17,), (3, 29))
-
-
-def adjoint(a):
-    return np.conj(np.swapaxes(a, -1, -2))
-
-
-def normal(rng, shape, dtype):
-    a = rng.standard_normal(shape)
-    return (a + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else a).astype(dtype)
 
 
 def graded(rng, shape, dtype):

@@ -54,15 +54,20 @@ def _decisions(kinds: list[int], n: Any, m: Any) -> tuple[list[Any], list[bool]]
     return numbers, found
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_where_guards_hold_numbers_and_decisions_are_those_of_the_size(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def _drawn(rng: np.random.Generator) -> tuple[list[int], Sizes, list[Any], Callable[..., Any]]:
+    """Kinds of decisions, sizes, the numbers that are made of them, and what evaluates those."""
     kinds = [int(k) for k in rng.integers(0, 1000, 14)]
     sizes = Sizes({0: 33, 1: 12})
     numbers, _ = _decisions(kinds, sizes.symbol(0), sizes.symbol(1))
     formula = Formula(sizes)
     formula.guards()
-    at = formula.compiled(listed([formula.text(x) for x in numbers]))
+    return kinds, sizes, numbers, formula.compiled(listed([formula.text(x) for x in numbers]))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_where_guards_hold_numbers_and_decisions_are_those_of_the_size(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kinds, _, _, at = _drawn(rng)
     assert at(33, 12) is not None
     expected = _decisions(kinds, 33, 12)[1]
     for n, m in rng.integers(2, 300, (60, 2)):
@@ -94,12 +99,7 @@ def test_numbers_are_thousands_of_operations_deep() -> None:
 def test_numbers_and_guards_leave_as_data(seed: int) -> None:
     """What is evaluated from data has the values and the guards of the numbers themselves."""
     rng = np.random.default_rng(seed)
-    kinds = [int(k) for k in rng.integers(0, 1000, 14)]
-    sizes = Sizes({0: 33, 1: 12})
-    numbers, _ = _decisions(kinds, sizes.symbol(0), sizes.symbol(1))
-    formula = Formula(sizes)
-    formula.guards()
-    at = formula.compiled(listed([formula.text(x) for x in numbers]))
+    _, sizes, numbers, at = _drawn(rng)
     writer = Writer(sizes)
     places = [writer.operand(x) for x in numbers]
     written = writer.written()

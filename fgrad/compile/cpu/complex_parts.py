@@ -3,8 +3,6 @@ vectors that are shuffled."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
@@ -61,16 +59,12 @@ class _Copies(Routine):
                 for c in self.task.constants
             )
             order = [k // 2 + k % 2 * lanes for k in range(2 * lanes)]
-            write(self._shuffled(re, im, order[:lanes], kind), twice)
-            write(self._shuffled(re, im, order[lanes:], kind), other)
+            write(self.shuffled(re, im, order[:lanes], kind), twice)
+            write(self.shuffled(re, im, order[lanes:], kind), other)
         else:
             low, high = (read(self.buffers[0], place) for place in (twice, other))
             first = int(self.task.name == "imag")
-            write(self._shuffled(low, high, range(first, 2 * lanes, 2), kind), i)
-
-    def _shuffled(self, a: str, b: str, order: Sequence[int], kind: str) -> str:
-        chosen = ", ".join([f"i32 {k}" for k in order])
-        return self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{chosen}>")
+            write(self.shuffled(low, high, range(first, 2 * lanes, 2), kind), i)
 
 
 def _splat(number: float, task: ComplexParts, lanes: int) -> str:

@@ -11,10 +11,11 @@ A number of all lanes is one vector, or two: the real and the imaginary parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.cpu.lapack import LibraryCode, Native, failure
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.llvm.runtime import Source, build_counted
@@ -30,6 +31,14 @@ EXPONENTS = {"d": (52, 1023, 1000), "f": (23, 127, 100)}
 
 Number: TypeAlias = tuple[str, ...]  # of each lane: one vector, or a vector for each part
 Place: TypeAlias = str | int
+Part = TypeVar("Part")
+
+
+class Extent(NamedTuple):
+    """Variables: the largest size of some real numbers, and 0 as long as all are finite."""
+
+    size: str
+    odd: str
 
 
 def lanes_of(dtype: np.dtype) -> int:
@@ -143,11 +152,6 @@ class Block(Routine):
             step //= 2
         return rows
 
-    def shuffled(self, a: str, b: str, lanes: Sequence[int], kind: str) -> str:
-        """The chosen lanes of two vectors."""
-        chosen = ", ".join([f"i32 {k}" for k in lanes])
-        return self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{self.lanes} x i32> <{chosen}>")
-
     def note(self, number: int) -> None:
         """Write the flag of each matrix."""
         base, bad = self.buffer(number), self.get(self.bad)
@@ -252,6 +256,25 @@ class Block(Routine):
             found.append(self.emit(f"getelementptr {self.part}, ptr {work}, {wide} {place}"))
         return found
 
+    def own_element(self, work: str, row: str, shift: int = 0) -> str:
+        """A real number of all matrices whose place is the lane's own."""
+        return self.gathered(self.own_places(work, row, 1, shift, 1)[0])
+
+    def put_own_element(self, work: str, row: str, value: str) -> None:
+        """Write a real number to a place that is the lane's own."""
+        self.scatter(value, self.own_places(work, row, 1, 0, 1)[0])
+
+    def exchange_where(self, lanes: str, work: str, here: Place, there: Place) -> None:
+        """Exchange two real numbers of some lanes."""
+        x, y = self.real_element(work, here), self.real_element(work, there)
+        self.put_real_element(work, here, self.chosen(lanes, y, x))
+        self.put_real_element(work, there, self.chosen(lanes, x, y))
+
+    def reverse_where(self, lanes: str, work: str, count: int) -> None:
+        """Reverse the real numbers of some lanes."""
+        with self.count(0, count // 2) as i:
+            self.exchange_where(lanes, work, i, self.op("sub nsw", "i64", count - 1, i))
+
     def gathered(self, places: str) -> str:
         """What stands at a place of each lane's own."""
         pointers = f"<{self.lanes} x ptr>"
@@ -322,6 +345,22 @@ class Block(Routine):
             moved = self.op("shl", kind, each, number(bits))
             scales.append(self.emit(f"bitcast {kind} {moved} to {self.kind}"))
         return scales[0], scales[1]
+
+    def begin_extent(self) -> Extent:
+        """That of no numbers."""
+        return Extent(*[self.variable(self.kind, "zeroinitializer") for _ in range(2)])
+
+    def widen(self, extent: Extent, x: str) -> None:
+        """Let it have one number more."""
+        self.put(extent.size, self.larger(self.real("fabs", x), self.get(extent.size)))
+        self.put(extent.odd, self.of("fadd", self.get(extent.odd), self.of("fsub", x, x)))
+
+    def scale(self, extent: Extent) -> tuple[str, str, str]:
+        """The lanes whose numbers are finite, and `powers` of the largest one; the other lanes are
+        left to a library."""
+        finite = self.test("oeq", self.get(extent.odd), "zeroinitializer")
+        self.leave_where(self.test("uno", self.get(extent.odd), "zeroinitializer"))
+        return finite, *self.powers(self.get(extent.size))
 
     # Whole numbers of all lanes.
 
@@ -433,6 +472,31 @@ class Block(Routine):
         square = self.add_square("zeroinitializer", turned)
         inverse = self.scaled(turned, self.of("fdiv", self.same(1.0), square))
         return lambda x: self.scaled(self.times(x, inverse), s)
+
+    # Steps until all lanes have ended.
+
+    def take_steps(
+        self, most: int, part: Callable[[], tuple[Part, str]], step: Callable[[Part], None]
+    ) -> None:
+        """Steps until no lane has a part left; lanes that have one after so many steps are left to
+        a library.
+
+        Arguments:
+            part: gives the part of each lane, and the lanes that have one.
+        """
+        count, going = self.variable("i64", "0"), self.variable("i1", "true")
+        with self.repeat(lambda: self.get(going)):
+            found, unfinished = part()
+            some = self.call(
+                "i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (self.mask, unfinished)
+            )
+            self.put(count, self.op("add nsw", "i64", self.get(count), 1))
+            more = self.compare("sle", "i64", self.get(count), most)
+            self.put(going, self.op("and", "i1", some, more))
+            with self.when(self.get(going)):
+                step(found)
+            with self.when(self.op("and", "i1", some, self.op("xor", "i1", more, "true"))):
+                self.leave_where(unfinished)
 
     # Some rows or columns at a time.
 

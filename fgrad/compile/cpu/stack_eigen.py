@@ -84,17 +84,14 @@ def _reverse(code: Block, work: str, count: int, parts: int) -> None:
 def _scale(code: Block, a: str, n: int) -> str:
     """Make the upper triangle that of the lower one, and the largest element about 1, by a power of
     two, whose inverse is given; what is not finite becomes 0, and is left."""
-    size, odd = (code.variable(code.kind, "zeroinitializer") for _ in range(2))
+    extent = code.begin_extent()
     with code.count(0, n) as i:
         diagonal = code.place(i, n, i)
         code.put_element(a, diagonal, code.of_real(code.element(a, diagonal)[0]))
         with code.count(0, code.op("add nsw", "i64", i, 1)) as j:
             for part in code.element(a, code.place(i, n, j)):
-                code.put(size, code.larger(code.real("fabs", part), code.get(size)))
-                code.put(odd, code.of("fadd", code.get(odd), code.of("fsub", part, part)))
-    finite = code.test("oeq", code.get(odd), "zeroinitializer")
-    code.leave_where(code.test("uno", code.get(odd), "zeroinitializer"))
-    s, back = code.powers(code.get(size))
+                code.widen(extent, part)
+    finite, s, back = code.scale(extent)
     with code.count(0, n) as i, code.count(0, code.op("add nsw", "i64", i, 1)) as j:
         place, zero = code.place(i, n, j), code.of_real("zeroinitializer")
         x = code.choose(finite, code.scaled(code.element(a, place), s), zero)
@@ -162,15 +159,8 @@ def _turn(code: Block, rows: Rows) -> str:
     n, d = rows.n, rows.diagonal
     sizes = [code.real("fabs", code.real_element(d, k)) for k in (n - 1, 0)]
     turned = code.test("olt", *sizes)
-
-    def exchange(work: str, here: str, there: str) -> None:
-        x, y = code.real_element(work, here), code.real_element(work, there)
-        code.put_real_element(work, here, code.chosen(turned, y, x))
-        code.put_real_element(work, there, code.chosen(turned, x, y))
-
     for work, count in ((d, n), (rows.beside, n - 1)):
-        with code.count(0, count // 2) as i:
-            exchange(work, i, code.op("sub nsw", "i64", count - 1, i))
+        code.reverse_where(turned, work, count)
     if rows.vectors:
         with code.count(0, n) as i, code.count(0, n // 2) as j:
             other = code.op("sub nsw", "i64", n - 1, j)
@@ -178,7 +168,7 @@ def _turn(code: Block, rows: Rows) -> str:
                 here, there = (
                     code.place(code.place(i, n, column), code.parts, p) for column in (j, other)
                 )
-                exchange(rows.vectors, here, there)
+                code.exchange_where(turned, rows.vectors, here, there)
     return turned
 
 
@@ -196,9 +186,8 @@ def _steps(code: Block, rows: Rows, turned: str) -> None:
     """Steps of all lanes until each of them has nothing left beside its diagonal."""
     n, kind = rows.n, code.vector("i32")
     first = code.variable(kind, "zeroinitializer")
-    count = code.variable("i64", "0")
-    going = code.variable("i1", "true")
-    with code.repeat(lambda: code.get(going)):
+
+    def part() -> tuple[Lane, str]:
         last = code.variable(kind, f"splat (i32 {n - 1})")
         begin, end = (
             code.variable(kind, f"splat (i32 {n - 1})"),
@@ -217,15 +206,9 @@ def _steps(code: Block, rows: Rows, turned: str) -> None:
             code.put(last, code.select(small, kind, here, code.get(last), code.mask))
         lane = Lane(code.get(begin), code.get(end))
         code.put(first, lane.first)
-        unfinished = code.compare_whole("slt", lane.first, f"splat (i32 {n - 1})")
-        some = code.call("i1", f"llvm.vector.reduce.or.v{code.lanes}i1", (code.mask, unfinished))
-        code.put(count, code.op("add nsw", "i64", code.get(count), 1))
-        more = code.compare("sle", "i64", code.get(count), STEPS * n)
-        code.put(going, code.op("and", "i1", some, more))
-        with code.when(code.get(going)):
-            _step(code, rows, lane, turned)
-        with code.when(code.op("and", "i1", some, code.op("xor", "i1", more, "true"))):
-            code.leave_where(unfinished)
+        return lane, code.compare_whole("slt", lane.first, f"splat (i32 {n - 1})")
+
+    code.take_steps(STEPS * n, part, lambda lane: _step(code, rows, lane, turned))
 
 
 def _is_small(code: Block, rows: Rows, i: str) -> str:
@@ -256,9 +239,9 @@ def _step(code: Block, rows: Rows, lane: Lane, turned: str) -> None:
     n, d, e, kind = rows.n, rows.diagonal, rows.beside, code.vector("i32")
     most = f"splat (i32 {n - 2})"
     at = code.call(kind, f"llvm.smin.v{code.lanes}i32", (kind, lane.first), (kind, most))
-    p, beside = (code.gathered(code.own_places(w, at, 1, 0, 1)[0]) for w in (d, e))
-    below = code.gathered(code.own_places(d, at, 1, 1, 1)[0])
-    code.scatter("zeroinitializer", code.own_places(e, lane.last, 1, 0, 1)[0])
+    p, beside = (code.own_element(w, at) for w in (d, e))
+    below = code.own_element(d, at, 1)
+    code.put_own_element(e, lane.last, "zeroinitializer")
     shift = _shift(code, p, beside, below)
     pair = _two_rows(code, code.chosen(turned, below, p), beside, code.chosen(turned, p, below))
     pair = Pair(
@@ -436,7 +419,7 @@ def sort(
             one = code.emit(f"zext {code.mask} {less} to {kind}")
             code.put(count, code.op("add", kind, code.get(count), one))
         rank = code.get(count)
-        code.scatter(mine, code.own_places(values[1], rank, 1, 0, 1)[0])
+        code.put_own_element(values[1], rank, mine)
         for each in moved:
             with code.count(0, n) as i:
                 row = code.op("mul nsw", "i64", i, each.width)

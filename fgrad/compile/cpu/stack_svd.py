@@ -85,14 +85,10 @@ def svd(dtype: np.dtype, m: int, n: int, full: bool, vectors: bool, library: Lib
 def _scale(code: Block, a: str, count: int) -> str:
     """Make the largest element about 1, by a power of two, whose inverse is given; what is not
     finite becomes 0, and is left."""
-    size, odd = (code.variable(code.kind, ZERO) for _ in range(2))
+    extent = code.begin_extent()
     with code.count(0, count * code.parts) as e:
-        part = code.real_element(a, e)
-        code.put(size, code.larger(code.real("fabs", part), code.get(size)))
-        code.put(odd, code.of("fadd", code.get(odd), code.of("fsub", part, part)))
-    finite = code.test("oeq", code.get(odd), ZERO)
-    code.leave_where(code.test("uno", code.get(odd), ZERO))
-    s, back = code.powers(code.get(size))
+        code.widen(extent, code.real_element(a, e))
+    finite, s, back = code.scale(extent)
     with code.count(0, count * code.parts) as e:
         part = code.of("fmul", code.real_element(a, e), s)
         code.put_real_element(a, e, code.chosen(finite, part, ZERO))
@@ -159,11 +155,7 @@ def _turn(code: Block, rows: Rows) -> str:
     sizes = [code.real("fabs", code.real_element(d, k)) for k in (0, n - 1)]
     turned = code.test("olt", *sizes)
     for work, count in ((d, n), (rows.beside, n - 1)):
-        with code.count(0, count // 2) as i:
-            there = code.op("sub nsw", "i64", count - 1, i)
-            x, y = code.real_element(work, i), code.real_element(work, there)
-            code.put_real_element(work, i, code.chosen(turned, y, x))
-            code.put_real_element(work, there, code.chosen(turned, x, y))
+        code.reverse_where(turned, work, count)
     return turned
 
 
@@ -248,17 +240,11 @@ def _tolerance(code: Block) -> float:
 def _steps(code: Block, rows: Rows, turned: str, vectors: bool) -> None:
     """Steps of all lanes until each of them has nothing left beside its diagonal."""
     nothing = _nothing(code, rows)
-    count, going = code.variable("i64", "0"), code.variable("i1", "true")
-    with code.repeat(lambda: code.get(going)):
-        lane, unfinished = _part(code, rows, nothing)
-        some = code.call("i1", f"llvm.vector.reduce.or.v{code.lanes}i1", (code.mask, unfinished))
-        code.put(count, code.op("add nsw", "i64", code.get(count), 1))
-        more = code.compare("sle", "i64", code.get(count), STEPS * rows.n)
-        code.put(going, code.op("and", "i1", some, more))
-        with code.when(code.get(going)):
-            _step(code, rows, lane, turned, vectors)
-        with code.when(code.op("and", "i1", some, code.op("xor", "i1", more, "true"))):
-            code.leave_where(unfinished)
+    code.take_steps(
+        STEPS * rows.n,
+        lambda: _part(code, rows, nothing),
+        lambda lane: _step(code, rows, lane, turned, vectors),
+    )
 
 
 def _smaller(code: Block, a: str, b: str) -> str:
@@ -333,14 +319,14 @@ def _without_small_end(
     kind = code.vector("i32")
     before = _before(code, last)
     e, d = (
-        code.real("fabs", code.gathered(code.own_places(work, row, 1, 0, 1)[0]))
+        code.real("fabs", code.own_element(work, row))
         for work, row in ((rows.beside, before), (rows.diagonal, last))
     )
     small = code.test("ole", e, code.of("fmul", d, code.same(_tolerance(code))))
     small = code.op("and", code.mask, small, code.compare_whole("slt", first, before))
     spare = f"splat (i32 {rows.n - 1})"
     where = code.select(small, kind, before, spare, code.mask)
-    code.scatter(ZERO, code.own_places(rows.beside, where, 1, 0, 1)[0])
+    code.put_own_element(rows.beside, where, ZERO)
     return Lane(
         first, code.select(small, kind, before, last, code.mask),
         code.chosen(small, *[code.get(each) for each in lows]),
@@ -376,14 +362,11 @@ class Start(NamedTuple):
 
 
 def _start(code: Block, rows: Rows, lane: Lane, turned: str) -> Start:
-    def gathered(work: str, row: str) -> str:
-        return code.gathered(code.own_places(work, row, 1, 0, 1)[0])
-
     before, rounding = _before(code, lane.last), ROUNDING[code.dtype.char]
-    d_first, d_last = (gathered(rows.diagonal, row) for row in (lane.first, lane.last))
-    e_first = gathered(rows.beside, lane.first)
+    d_first, d_last = (code.own_element(rows.diagonal, row) for row in (lane.first, lane.last))
+    e_first = code.own_element(rows.beside, lane.first)
     shift = _least_value(
-        code, gathered(rows.diagonal, before), gathered(rows.beside, before), d_last
+        code, code.own_element(rows.diagonal, before), code.own_element(rows.beside, before), d_last
     )
     tolerance = _tolerance(code)
     ratio = rows.n * tolerance / max(rounding, 0.01 * tolerance)

@@ -81,7 +81,7 @@ def split_rows(kernel: Kernel) -> Kernel:
         for s in body:
             if not isinstance(s, Loop):
                 out.append(s)
-            elif s.kind == "parallel" and s.lanes > 1 and _is_straight(s):
+            elif s.kind == "parallel" and s.lanes > 1 and all(map(_is_short, s.body)):
                 out += Splitter(names, buffers, consts).pieces(s, {})
             else:
                 out.append(s._replace(body=rows(s.body)))
@@ -91,16 +91,6 @@ def split_rows(kernel: Kernel) -> Kernel:
     return kernel if body == kernel.body else fuse_multiply_add(kernel._replace(body=body))
 
 
-def _is_straight(loop: Loop) -> bool:
-    """Whether a loop is a short formula."""
-    return all(
-        [
-            isinstance(s, (Const, Index, Load, Store, Op)) and weight(s) < LONG_OPERATION
-            for s in loop.body
-        ]
-    )
-
-
 def _may_split(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:
     """Whether a loop is a perfect nest of parallel loops around a short formula; beside a long one
     predicates cost little, and copies of it much."""
@@ -108,13 +98,13 @@ def _may_split(loop: Loop, buffers: Mapping[str, Buffer]) -> bool:
         return False
     if len(loop.body) == 1 and isinstance(loop.body[0], Loop):
         return _may_split(loop.body[0], buffers)
-    return all([_is_short(s, buffers) for s in loop.body])
+    own = [isinstance(s, (Load, Store)) and buffers[s.buffer].role == "scratch" for s in loop.body]
+    return not any(own) and all(map(_is_short, loop.body))
 
 
-def _is_short(s: Statement, buffers: Mapping[str, Buffer]) -> bool:
-    if isinstance(s, (Load, Store)):
-        return buffers[s.buffer].role != "scratch"
-    return isinstance(s, (Const, Index, Op)) and weight(s) < LONG_OPERATION
+def _is_short(s: Statement) -> bool:
+    """Whether a statement may be part of a short formula."""
+    return isinstance(s, (Const, Index, Load, Store, Op)) and weight(s) < LONG_OPERATION
 
 
 class Splitter:

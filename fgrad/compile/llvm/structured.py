@@ -12,7 +12,7 @@ GPU (lower_cuda/emit/text.py) share what is no matter of memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from fgrad.compile.llvm.text import FunctionText
@@ -159,6 +159,11 @@ class Routine(Structured):
         one = self.emit(f"insertelement {vector} poison, {kind} {x}, i64 0")
         zeros = f"<{lanes} x i32> zeroinitializer"
         return self.emit(f"shufflevector {vector} {one}, {vector} poison, {zeros}")
+
+    def shuffled(self, a: str, b: str, order: Sequence[int], kind: str) -> str:
+        """The chosen lanes of two vectors."""
+        chosen = ", ".join([f"i32 {k}" for k in order])
+        return self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{chosen}>")
 
     # Control.
 

@@ -229,8 +229,8 @@ class _Loop:
         flags = self.writer.flags()
         self.builder.close_to(0)
         kernel = fuse_multiply_add(drop_unread(self.builder.kernel()))
-        kernel = in_strips(in_blocks(independent_steps(self.vectorised(kernel))))
-        kernel = split_rows(kernel)
+        kernel = in_blocks(independent_steps(self.vectorised(kernel)))
+        kernel = split_rows(in_strips(kernel))
         copies = [step._replace(kernel=schedule(step.kernel)) for step in self.copies]
         if not kernel.body:
             return [*copies]

@@ -73,10 +73,10 @@ class _Way(NamedTuple):
 
 def read_updates(program: Program) -> Program:
     """The program whose reads of updated arrays are reads of updates, where that is known."""
-    starts = _long_sums(program)
-    if not starts and not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
+    long_sums = _long_sums(program)
+    if not long_sums and not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
         return program
-    program = _only_ends(_added_in_place(program, starts))
+    program = _only_ends(_added_in_place(program, long_sums))
     updates: dict[Var, _Update] = {}
     for eqn in program.eqns:
         if eqn.prim is prims.dynamic_update:
@@ -197,13 +197,9 @@ def _ends_added(r: Rewriter, e: Eqn, uses: Mapping[Var, int]) -> Atom | None:
         ends = None if begins is None else _ends(old.aval.shape, begins, zeros.aval.shape)
         if ends is None:
             continue
-        total, step = other, (1,) * old.aval.ndim
+        total = other
         for start, stop in ends:
-            parts = [
-                r.make(prims.slice, a, start=start, stop=stop, step=step) for a in (old, total)
-            ]
-            new = r.make(prims.add, *parts)
-            total = r.make(prims.dynamic_update, total, new, *[lit(k, INT64) for k in start])
+            total = _region_added(r, total, _sliced_at(r, old, start, stop), start)
         return total
     return None
 

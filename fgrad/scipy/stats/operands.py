@@ -8,7 +8,7 @@ import numpy as np
 
 from fgrad.errors import ArgumentError
 from fgrad.numpy.arrange import moveaxis
-from fgrad.numpy.promote import as_operand, inexact, normalize_axis, only_real
+from fgrad.numpy.promote import as_operand, inexact, only_real, ordered_axes
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, Axis
 
@@ -20,11 +20,8 @@ def real_floats(x: ArrayLike) -> Value:
 
 def places_of(axis: Axis, rank: int) -> tuple[int, ...]:
     """Axes in their order, all of them for None."""
-    if axis is None:
-        return tuple(range(rank))
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    places = tuple([normalize_axis(a, rank) for a in given])
-    if not places or len({*places}) != len(places):
+    places = ordered_axes(axis, rank)
+    if axis is not None and (not places or len({*places}) != len(places)):
         raise ArgumentError(f"scipy.stats: axis={axis}.", (("write", "an axis, or several"),))
     return places
 

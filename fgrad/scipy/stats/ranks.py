@@ -16,13 +16,7 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.lax.reductions import cummax
 from fgrad.numpy.arrange import moveaxis
-from fgrad.numpy.promote import (
-    as_operand,
-    convert,
-    inexact,
-    normalize_axis,
-    user_line,
-)
+from fgrad.numpy.promote import as_operand, convert, inexact, normalize_axis, user_line
 from fgrad.numpy.selection import take_along_axis
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._either import either, refusal

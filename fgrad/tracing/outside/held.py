@@ -9,7 +9,6 @@ import ctypes
 import functools
 import gc
 import os
-import sys
 import threading
 import types
 import weakref
@@ -111,9 +110,5 @@ PLAIN = frozenset(
     {int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range}
     | {types.BuiltinFunctionType, types.CodeType}
 )
-# What modules of Python's library hold that changes, by the name or function that gives it.
-OF_MODULES = {
-    ("sys", "modules"): sys.modules,
-    ("os", "environ"): os.environ,
-    ("os", "getenv"): os.environ,
-}
+# What modules of Python's library hold that changes, and a function that reads it.
+OF_MODULES = frozenset({("sys", "modules"), ("os", "environ"), ("os", "getenv")})

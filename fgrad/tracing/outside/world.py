@@ -512,8 +512,7 @@ class _Walk:
             if is_partial(x) or not is_trusted(x):
                 self.item(vars(x), name, where, steps)
             elif isinstance(x, types.ModuleType) and (x.__name__, name) in OF_MODULES:
-                held = OF_MODULES[x.__name__, name]
-                self.follow(held, steps if held is getattr(x, name) else (), where)
+                self.follow(getattr(x, name), steps, where)
             return
         if isinstance(x, type):
             if not is_trusted(x):
