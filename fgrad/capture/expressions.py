@@ -87,6 +87,15 @@ class Expressions(ast.NodeTransformer):
 
     # Truth.
 
+    def condition(self, node: ast.expr) -> ast.expr:
+        """An expression of which only the truth counts: `a and b` need not be one of its parts."""
+        if not isinstance(node, ast.BoolOp):
+            return self.visit(node)  # type: ignore[no-any-return]
+        _refuse_bindings(node.values[1:])
+        name = "all_hold" if isinstance(node.op, ast.And) else "one_holds"
+        first, *rest = [self.condition(part) for part in node.values]
+        return placed(operator_call(name, first, *[later(v) for v in rest]), node)
+
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         _refuse_bindings(node.values[1:])
         self.generic_visit(node)
@@ -95,13 +104,13 @@ class Expressions(ast.NodeTransformer):
         return placed(operator_call(name, first, *[later(v) for v in rest]), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        self.generic_visit(node)
-        if isinstance(node.op, ast.Not):
-            return placed(operator_call("not_", node.operand), node)
-        return node
+        if not isinstance(node.op, ast.Not):
+            return self.generic_visit(node)
+        return placed(operator_call("not_", self.condition(node.operand)), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         _refuse_bindings([node.body, node.orelse])
+        node.test = self.condition(node.test)
         self.generic_visit(node)
         call = operator_call("either", node.test, later(node.body), later(node.orelse))
         return placed(call, node)
@@ -266,6 +275,7 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        node.test = self.condition(node.test)
         self.generic_visit(node)
         message = later(_shown(node.msg)) if node.msg else ast.Constant(None)
         return placed(ast.Expr(operator_call("assert_", later(node.test), message)), node)
@@ -303,7 +313,7 @@ def _over(
     test: ast.expr = ast.Constant(None)
     if loop.ifs:
         first, *others = [copied(x) for x in loop.ifs]
-        test = operator_call("both", first, *[later(x) for x in others]) if others else first
+        test = operator_call("all_hold", first, *[later(x) for x in others]) if others else first
         test = _of_item(test, loop.target)
     inner: Any = copied(node.elt)
     called = inner.func if isinstance(inner, ast.Call) else None

@@ -16,7 +16,7 @@ OPERATORS.for_, OPERATORS.while_, OPERATORS.if_ = for_, while_, if_
 OPERATORS.class_, OPERATORS.over = class_of, over
 OPERATORS.pattern = pattern
 OPERATORS.slice, OPERATORS.shown, OPERATORS.ready = slice, shown, ready
-for _name in ("both", "any_of", "not_", "either", "chained"):
+for _name in ("both", "any_of", "all_hold", "one_holds", "not_", "either", "chained"):
     setattr(OPERATORS, _name, getattr(conditions, _name))
 OPERATORS.is_, OPERATORS.is_not = identity.is_, identity.is_not
 for _name in ("assert_", "raised", "trying", "caught"):

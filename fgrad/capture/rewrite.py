@@ -180,7 +180,7 @@ class _Function:
         other = self.sub(f"{MADE}else_{k}", s.orelse, after, shared, s)
         call = operator_call(
             "if_",
-            self.expressions.visit(s.test),
+            self.expressions.condition(s.test),
             load(then.name),
             load(other.name),
             _constant(bound & after),
@@ -216,7 +216,7 @@ class _Function:
         state = [load(made.name), _constant(shared), _constant(written(body))]
         if test is not None:
             go = ast.BoolOp(ast.And(), [jumps.unless([flag]), test]) if breaks else test
-            call = operator_call("while_", later(self.expressions.visit(placed(go, s))), *state)
+            call = operator_call("while_", later(self.expressions.condition(placed(go, s))), *state)
         else:
             stop = later(load(flag)) if breaks else ast.Constant(None)
             given = self.expressions.visit(s.iter)  # type: ignore[union-attr]
