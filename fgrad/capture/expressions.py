@@ -94,7 +94,8 @@ class Expressions(ast.NodeTransformer):
         _refuse_bindings(node.values[1:])
         name = "all_hold" if isinstance(node.op, ast.And) else "one_holds"
         first, *rest = [self.condition(part) for part in node.values]
-        return placed(operator_call(name, first, *[later(v) for v in rest]), node)
+        call = operator_call(name, first, *[later(v) for v in rest])
+        return placed(call, node)  # type: ignore[return-value]
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         _refuse_bindings(node.values[1:])

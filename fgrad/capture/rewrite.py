@@ -216,7 +216,8 @@ class _Function:
         state = [load(made.name), _constant(shared), _constant(written(body))]
         if test is not None:
             go = ast.BoolOp(ast.And(), [jumps.unless([flag]), test]) if breaks else test
-            call = operator_call("while_", later(self.expressions.condition(placed(go, s))), *state)
+            test = self.expressions.condition(placed(go, s))  # type: ignore[arg-type]
+            call = operator_call("while_", later(test), *state)
         else:
             stop = later(load(flag)) if breaks else ast.Constant(None)
             given = self.expressions.visit(s.iter)  # type: ignore[union-attr]

@@ -34,9 +34,9 @@ from fgrad.transforms.control.restoring import is_large, restorable, restored_pr
 from fgrad.transforms.control.selected import (
     Kinds,
     add_to,
-    any_selected,
     bit_avals,
     bits_of,
+    carry_kinds,
     count_of,
     kinds_of,
     settled,
@@ -48,7 +48,6 @@ from fgrad.transforms.control.selected import (
 from fgrad.transforms.control.steps import Numbers, Steps, run_steps
 from fgrad.transforms.core.derived_programs import (
     AROUND,
-    DENSE,
     SELECTED,
     Mask,
     VjpPrograms,
@@ -287,9 +286,10 @@ def _backward_step(
     )
     y_avals = some([a.strong() for a in body.out_avals], takes)[sum(takes[:n_carry]) :]
     bits_k, bits_c = bit_avals(k_avals, carry), bit_avals(c_avals, consts)
+    own_k = there(k_avals, carry)
     own_y, bits_y = there(y_avals, ys), bit_avals(y_avals, ys)
     arrays = [v.aval for v in programs.backward.inputs[count : count + programs.restored]]
-    parts = [fixed_avals, k_avals, c_avals, bits_k, bits_c, arrays, stack_avals, own_y, bits_y]
+    parts = [fixed_avals, own_k, c_avals, bits_k, bits_c, arrays, stack_avals, own_y, bits_y]
 
     def step(*values: Value) -> list[Value]:
         fixed, ct_k, sums, on_k, on_c, after, stacks, ct_y, on_y, _ = split_list(
@@ -344,8 +344,7 @@ def pull_turns(loop: Turns, saved: SavedScan, cts: Sequence[Tangent]) -> list[Ta
         some(avals[n_consts : n_consts + n_carry], want_k),
         some(avals[:n_consts], want_c),
     )
-    unknown = SELECTED if any_selected(cts) else DENSE
-    carry = tuple([unknown if kind is None else kind for kind in kinds_of(ct_k)])
+    carry = carry_kinds(body, n_consts, n_carry, cts, want_k)
     step = _backward_step(body, saved, n_consts, n_carry, carry, kinds_of(ct_y))
     made = some(body.out_avals[n_carry:], takes[n_carry:])
     whole = [a.like((steps.length or 0, *a.shape)) for a in made]
@@ -363,7 +362,7 @@ def pull_turns(loop: Turns, saved: SavedScan, cts: Sequence[Tangent]) -> list[Ta
     outs, _ = run_steps(back, step.body, fixed, starts, [*stacks, *items])  # type: ignore[arg-type]
     n_bits_k, n_bits_c = step.carry.count(SELECTED), step.consts.count(SELECTED)
     pulled_k, pulled_c, on_k, on_c, arrays, of_x = split_list(
-        outs, len(k_avals), len(c_avals), n_bits_k, n_bits_c, len(saved.after)
+        outs, count_of(step.carry)[0], len(c_avals), n_bits_k, n_bits_c, len(saved.after)
     )
     settle(saved.before, arrays)
     n_x = count_of(step.xs)[0]

@@ -62,17 +62,24 @@ def _pull_pulling(
     if any([ct is not None for ct in cts[:first]]):
         return None
     want_c, want_k = plan.wanted[: loop.n_body], plan.wanted[loop.n_body :]
-    of_carry, of_sums, of_bits = split_list(cts[first:], sum(want_k), sum(want_c))
+    there_k = [kind is not None for kind in carry]
+    of_carry, of_sums, of_bits = split_list(cts[first:], sum(there_k), sum(want_c))
     _, given, _, bits = split_list(values, own + 1 + first, len(of_carry), len(of_sums))
     tangents = [
         *[None] * loop.n_cond,
         *expand_list(iter(of_sums), want_c),
-        *expand_list(iter(of_carry), want_k),
+        *expand_list(iter(expand_list(iter(of_carry), there_k)), want_k),
     ]
     pulled, slopes = _pull_tangent(
         role, wanted[:own], values[:own], tangents, together(iter(given), iter(bits), carry)
     )
-    return [*pulled, *[None] * (1 + first), *slopes, *of_sums, *[None] * len(of_bits)]
+    return [
+        *pulled,
+        *[None] * (1 + first),
+        *some(slopes, there_k),
+        *of_sums,
+        *[None] * len(of_bits),
+    ]
 
 
 def _pull_tangent(
@@ -96,7 +103,7 @@ def _pull_tangent(
             for t in some(pushed, plan.wanted[loop.n_body :])
         ]
         slopes = [None if t is None else outside(builder, t) for t in found]
-        pairs = [(t, ct) for t, ct in zip(found, cts, strict=True) if t is not None]
+        pairs = [(t, ct) for t, ct in zip(found, cts, strict=True) if not (t is None or ct is None)]
         tape = Tape(builder, [t for t, _ in pairs], wanted)
     builder.release()
     pulled = pull_selected(tape, [ct for _, ct in pairs])

@@ -17,6 +17,7 @@ from fgrad.ops.selected import ZERO, Selected, Tangent, known_support, plain
 from fgrad.ops.shape import full
 from fgrad.trace import Value, bind, run
 from fgrad.transforms.control.common import Values, restricted
+from fgrad.transforms.control.reach import carries_with_cotangents
 from fgrad.transforms.core.derived_programs import (
     DENSE,
     SELECTED,
@@ -120,9 +121,27 @@ def sums_together(sums: Values, bits: Values, kinds: Kinds) -> list[Tangent]:
 
 def selected_or(of_one: Kinds, of_other: Kinds) -> Kinds:
     """The kinds of carries, for those before a step and those after it."""
+    pairs = zip(of_one, of_other, strict=True)
     return tuple(
-        [SELECTED if SELECTED in pair else DENSE for pair in zip(of_one, of_other, strict=True)]
+        [None if a is b is None else SELECTED if SELECTED in (a, b) else DENSE for a, b in pairs]
     )
+
+
+def carry_kinds(
+    body: Program, first: int, n_carry: int, cts: Sequence[Tangent], wanted: Sequence[bool]
+) -> Kinds:
+    """The kinds of the cotangents of a loop's wanted carries: None of those that no result with a
+    cotangent depends on.
+
+    Arguments:
+        body: the step of the loop.
+        first, n_carry: the place of the first carry among its inputs, and their number.
+        cts: the cotangents of the loop's results.
+    """
+    reached = carries_with_cotangents(body, first, n_carry, [ct is not None for ct in cts])
+    zero = SELECTED if any_selected(cts) else DENSE
+    kinds = zip(kinds_of(cts[:n_carry]), reached, wanted, strict=True)
+    return tuple([zero if k is None and there else k for k, there, asked in kinds if asked])
 
 
 def common_kinds(each: Sequence[Kinds]) -> Kinds:

@@ -58,18 +58,18 @@ from fgrad.transforms.control.selected import (
     Kinds,
     Pulling,
     add_to,
-    any_selected,
     bit_avals,
     bits_of,
-    kinds_of,
+    carry_kinds,
+    count_of,
     settled,
     sums_together,
+    there,
     together,
     values_of,
 )
 from fgrad.transforms.core.derived_programs import (
     AROUND,
-    DENSE,
     SELECTED,
     Mask,
     VjpPrograms,
@@ -399,8 +399,8 @@ def _pulling(
     n, s, *stores = left
     want_k, takes = plan.wanted[loop.n_body :], plan.programs.takes
     c_avals, k_avals = _const_avals(loop, plan), _carry_avals(loop, plan)
-    unknown = SELECTED if any_selected(cts) else DENSE
-    carry = tuple([unknown if kind is None else kind for kind in kinds_of(cts)])
+    whole = expand_list(iter(cts), want_k)
+    carry = carry_kinds(loop.body, loop.n_body, len(want_k), whole, want_k)
     pull, carry = settled(
         plan.programs, carry, lambda kinds: tuple(some(expand_list(iter(kinds), want_k), takes)),
         len(c_avals),
@@ -414,7 +414,7 @@ def _pulling(
     ]  # fmt: skip
     given = [sub(n, ONE), ZERO, steps, *stores, *starts]
     outs = while_loop(cond, body, [], [*values, s], given, role=role)
-    sizes = len(k_avals), len(c_avals), carry.count(SELECTED)
+    sizes = count_of(carry)[0], len(c_avals), carry.count(SELECTED)
     _, pulled, sums, on_k, on_c = split_list(outs, 3 + len(stores), *sizes)
     return together(iter(pulled), iter(on_k), carry), sums_together(sums, on_c, consts)
 
@@ -459,7 +459,8 @@ def _pulling_programs(
     c_avals, k_avals = _const_avals(loop, plan), _carry_avals(loop, plan)
     consts = pull.kinds[: len(c_avals)]
     stores = [_slots_of(a, plan) for a in plan.again.in_avals[n_body:]]
-    carry = [INT64_AVAL, INT64_AVAL, Aval((plan.stack,), INT64), *stores, *k_avals, *c_avals]
+    carry = [INT64_AVAL, INT64_AVAL, Aval((plan.stack,), INT64), *stores]
+    carry += [*there(k_avals, carried), *c_avals]
     carry += [*bit_avals(k_avals, carried), *bit_avals(c_avals, consts)]
 
     def step(*values: Value) -> list[Value]:
@@ -560,7 +561,7 @@ def _pulled_back(walk: _Walk, stack: _Stack, i: Value, cts: Values) -> tuple[Val
     and the bits of both."""
     plan, s, pull, carry = walk.plan, walk.s, walk.pull, walk.carry
     want_k, takes = plan.wanted[len(walk.consts) :], plan.programs.takes
-    n_k, n_c = len(carry), len(pull.kinds) - len(carry)
+    n_k, n_c = count_of(carry)[0], len(pull.kinds) - len(carry)
 
     def is_there(i: Value, top: Value, *_: Value) -> Value:
         return and_(ge(i, ZERO), or_(_is_kept(i, s), stack._replace(top=top).has(i)))
