@@ -119,6 +119,8 @@ class LazyModule:
         self.__dict__["_name"] = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute == "__wrapped__":  # asked by `inspect.unwrap`, and had by no module
+            raise AttributeError(f"{self!r} has no attribute {attribute!r}")
         value = getattr(self._load(self.__dict__["_name"]), attribute)
         self.__dict__[attribute] = value
         return value

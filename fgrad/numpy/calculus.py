@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.installed import at_least
+from fgrad.base.source import warn_user
 from fgrad.errors import ArgumentError, DtypeError
 from fgrad.ir.aval import FLOAT64
 from fgrad.numpy import reductions as rs
@@ -517,6 +519,9 @@ def _round_integer(x: Value, unit: int) -> Value:
 def fix(x: ArrayLike, out: Array | None = None) -> Value:
     """Rounded towards zero."""
     refuse_out("fix", out)
+    if at_least(np, 2, 5):
+        text = "numpy.fix is deprecated. Use numpy.trunc instead, which is faster and follows the "
+        warn_user(text + "Array API standard.", DeprecationWarning)
     return np.trunc(as_array(x))
 
 

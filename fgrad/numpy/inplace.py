@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.installed import at_least
+from fgrad.base.source import warn_user
 from fgrad.errors import ArgumentError, DtypeError, InPlaceError, TracedIndexError
 from fgrad.numpy import arrange
 from fgrad.numpy.at_indexing import IndexedElements
@@ -60,7 +62,15 @@ from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
 from fgrad.ops.families import BROADCAST
 from fgrad.trace import Builder, Tracer, Value, concrete, innermost
-from fgrad.tracing.assign import View, keep_memory, layout_of, link, memory_of, point_at
+from fgrad.tracing.assign import (
+    View,
+    check_layout,
+    keep_memory,
+    layout_of,
+    link,
+    memory_of,
+    point_at,
+)
 from fgrad.tracing.fastpath import adopt_known
 from fgrad.tracing.layouts import mark
 from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
@@ -407,9 +417,10 @@ def sort_in_place(
     order: str | None = None,
     *,
     stable: bool | None = None,
+    descending: bool | None = None,
 ) -> None:
     """x.sort()."""
-    write_all(x, numpy_functions[np.sort](x, axis=axis))
+    write_all(x, numpy_functions[np.sort](x, axis=axis, descending=descending))
 
 
 def partition_in_place(
@@ -465,10 +476,21 @@ def set_flat(x: Tracer, value: ArrayLike) -> None:
     write_all(x, sh.reshape(_cycled(value, x.size, "flat", x.dtype), x.shape))
 
 
+_SETTING = (  # NumPy's words
+    "Setting the shape on a NumPy array has been deprecated in NumPy 2.5.\n"
+    "As an alternative, you can create a new view using np.reshape (with copy=False if needed)."
+)
+_COPYING = (
+    "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the "
+    "desired shape."
+)
+
+
 def set_shape(x: Tracer, shape: Any) -> None:
     """x.shape = shape: of an array that the function has made, and has no views of.
 
     Raises:
+        AttributeError: an array that lies so in memory has no view of that shape.
         InPlaceError: others would not see it.
     """
     builder, memory = innermost(), x.memory
@@ -483,8 +505,13 @@ def set_shape(x: Tracer, shape: Any) -> None:
                 ("write", "y = x.reshape(shape)      a view with another shape"),
             ),
         )
-    layout = layout_of(x).view()
-    layout.shape = shape  # or NumPy's error
+    if at_least(np, 2, 5):
+        warn_user(_SETTING, DeprecationWarning)
+    check_layout(x)
+    before = layout_of(x)
+    layout = before.reshape(shape)  # or NumPy's error
+    if not np.may_share_memory(layout, before) and before.size:
+        raise AttributeError(_COPYING)
     point_at(x, sh.reshape(x, layout.shape).handle())  # type: ignore[union-attr]
     own = memory_of(x)
     own.layout, own.writes = layout, own.writes + 1

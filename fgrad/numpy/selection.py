@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fgrad.base.installed import at_least
 from fgrad.errors import ArgumentError, BoundsError, ShapeError, TracedIndexError
 from fgrad.ir.aval import INT64
 from fgrad.numpy.arrange import concatenate, moveaxis, ravel
@@ -41,7 +42,7 @@ from fgrad.tracing.tables import numpy_functions
 from fgrad.typing import Array, ArrayLike, Axis
 
 MANY = 64  # values that are looked for by a search of their own
-WRAPPING = tuple(map(int, np.__version__.split(".")[:2])) < (2, 5)  # Python's integers in `where`
+WRAPPING = not at_least(np, 2, 5)  # Python's integers in `where`
 
 
 @implements("where", extra=("size", "fill_value"))

@@ -52,12 +52,15 @@ def sort(
     order: str | None = None,
     *,
     stable: bool | None = None,
-    descending: bool = False,
+    descending: bool | None = None,
 ) -> Value:
-    """Ascending order along an axis, NaN last; or the opposite."""
+    """Ascending or descending order along an axis, NaN last."""
     x, axis = _on_axis(a, axis)
-    out = so.sort((x,), axis)[0]
-    return sh.reverse(out, (axis,)) if descending else out
+    if not descending:
+        return so.sort((x,), axis)[0]
+    if x.dtype.kind in "fcV":
+        return ew.neg(so.sort((ew.neg(x),), axis)[0])
+    return sh.reverse(so.sort((x,), axis)[0], (axis,))
 
 
 @implements("argsort", extra=("descending",))
@@ -68,11 +71,13 @@ def argsort(
     order: object = None,
     *,
     stable: bool | None = None,
-    descending: bool = False,
+    descending: bool | None = None,
 ) -> Value:
-    """The indices that sort, equal elements in their old order."""
+    """The indices that sort, equal elements in their old order, NaN last."""
     x = as_array(a)
     x, axis = _on_axis(x if x.shape else reshape(x, (1,)), axis)
+    if descending and x.dtype.kind in "fcV":
+        x, descending = ew.neg(x), False
     if not descending:
         return so.sort((x, sh.iota(x.shape, INT64, axis)), axis)[1]
     backward = sh.reverse(x, (axis,))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
+from fgrad.base.source import warn_user
 from fgrad.errors import ArgumentError, UnsupportedNumpyError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import user_line
@@ -59,6 +60,11 @@ def refusal(what: str, why: str, write: str) -> UnsupportedNumpyError:
 # Arguments of SciPy's functions that change no result.
 HINTS = ("overwrite_a", "overwrite_b", "check_finite", "lapack_driver", "driver", "lwork")
 
+_LWORK = (  # SciPy's words
+    "scipy.linalg: the `lwork` keyword is deprecated and no longer in use as of SciPy 1.18.0 and "
+    "will be removed in SciPy 1.20.0"
+)
+
 
 def taken(
     function: Callable[..., object],
@@ -85,6 +91,8 @@ def taken(
             where = ".".join(function.__module__.split(".")[:2])
             what = f"{where}.{traced.__name__} with {name}"
             raise refusal(what, "it has no traced form.", f"{traced.__name__} without {name}=")
+        if name == "lwork" and usual is not None:  # since SciPy 1.18, where it is deprecated
+            warn_user(_LWORK, DeprecationWarning)
     return {name: value for name, value in named.items() if name in mine}
 
 

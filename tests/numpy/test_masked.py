@@ -218,6 +218,7 @@ def made(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(12) * 0.6
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape")  # since NumPy 2.5
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_programs_have_the_values_and_gradients_of_numpy(f: Function) -> None:
     compiled, gradient = fgrad.jit(f), fgrad.jit(fgrad.grad(f))
@@ -227,6 +228,7 @@ def test_programs_have_the_values_and_gradients_of_numpy(f: Function) -> None:
         np.testing.assert_allclose(gradient(x.copy()), fgrad.grad(f)(x.copy()), 1e-9, 1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape")  # since NumPy 2.5
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_programs_are_batched(f: Function) -> None:
     xs = np.stack([made(0), made(1), made(4)])
@@ -302,6 +304,7 @@ def argument_of_all(p: Any, x: Any) -> Any:
     return p * argument(x)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape")  # since NumPy 2.5
 def test_shapes_that_others_see_are_cards() -> None:
     for transformed in (fgrad.jit(view_is_seen), fgrad.grad(view_is_seen)):
         with pytest.raises(InPlaceError, match="shape"):
@@ -312,6 +315,7 @@ def test_shapes_that_others_see_are_cards() -> None:
         fgrad.vmap(argument_of_all, (0, None))(np.ones(2), made(0))
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape")  # since NumPy 2.5
 def test_a_shape_that_does_not_fit_is_numpys_error() -> None:
     def f(x: Any) -> Any:
         y = x * 1

@@ -91,6 +91,7 @@ def assert_same(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(np.sort(np.abs(x), None), np.sort(np.abs(y), None), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*the `lwork` keyword")  # since SciPy 1.18
 @pytest.mark.parametrize(
     ("function", "name", "value"), CASES, ids=[f"{f}-{n}-{k}" for k, (f, n, _) in enumerate(CASES)]
 )
@@ -130,6 +131,7 @@ PLACES: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*the `lwork` keyword")
 @pytest.mark.parametrize("name", PLACES)
 def test_by_place(name: str) -> None:
     args, more = PLACES[name]

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 import scipy.stats as plain
 
 import fgrad.scipy.stats as traced
 from fgrad import grad, jit, jvp, vmap
+from fgrad.base.installed import at_least
 from fgrad.errors import UnsupportedNumpyError
 
 RNG = np.random.default_rng(11)
@@ -64,6 +66,11 @@ CASES: dict[str, Call] = {
         m.directional_stats(x.T[:, None], axis=2, normalize=False), _DIRECTION
     ),
     "obrientransform": lambda m, x: m.obrientransform(x[0], x[1]),
+    **({
+        "expectile axis": lambda m, x: m.expectile(x, 0.8, axis=1, keepdims=True),
+        "expectile of all": lambda m, x: m.expectile(x, 0.8, axis=None, weights=X**2),
+        "obrientransform lengths": lambda m, x: m.obrientransform(x[0], x[1, :4], x),
+    } if at_least(scipy, 1, 18) else {}),
     "pointbiserialr": lambda m, x: _fields(m.pointbiserialr(GROUP, x[0]), ("statistic", "pvalue")),
     "boxcox": lambda m, x: m.boxcox(x, 0.4),
     "boxcox alpha": lambda m, x: [*m.boxcox(x[0], alpha=0.1)[:2], *m.boxcox(x[0], alpha=0.1)[2]],
@@ -226,7 +233,9 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "differential_entropy": lambda x: traced.differential_entropy(x, window_length=20),
     "differential_entropy method": lambda x: traced.differential_entropy(x, method="best"),
     "directional_stats": lambda x: traced.directional_stats(x[0]),
-    "obrientransform": lambda x: traced.obrientransform(x[0], x[0, :4]),
+    **({} if at_least(scipy, 1, 18) else {
+        "obrientransform": lambda x: traced.obrientransform(x[0], x[0, :4])}),
+    "obrientransform nan_policy": lambda x: traced.obrientransform(x[0], nan_policy="omit"),
     "boxcox axes": lambda x: traced.boxcox(x),
     "boxcox_normmax": lambda x: traced.boxcox_normmax(x[0], method="best"),
     "theilslopes": lambda x: traced.theilslopes(x[0], x[0, :3]),

@@ -157,6 +157,7 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Calling `matvec`")  # since SciPy 1.18
 @pytest.mark.parametrize("kind", ["function", "matrix", "sparse", "scipy", "class"])
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operators(name: str, kind: str) -> None:

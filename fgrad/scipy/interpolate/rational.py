@@ -14,6 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fgrad.base.installed import at_least
+from fgrad.base.lazy_import import lazy_module
+from fgrad.base.source import warn_user
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.dispatch import has_tracer
@@ -31,6 +34,8 @@ from fgrad.scipy.interpolate.polynomials import KroghInterpolator
 from fgrad.trace import Value, concrete, innermost
 from fgrad.tracing.capturing import user_form
 from fgrad.typing import ArrayLike, PyTree
+
+scipy = lazy_module("scipy")
 
 
 def _quotient(nodes: Value, values: Value, weights: Value, z: Value) -> Value:
@@ -139,6 +144,13 @@ def _polynomial(c: Value) -> np.poly1d:
     return made
 
 
+def _deprecated(name: str, other: str) -> None:
+    """Warn in SciPy's words, where they are those of the SciPy that is installed."""
+    if at_least(scipy, 1, 18):
+        text = f"`{name}` is deprecated and will be removed in SciPy 1.20.0. Use `{other}` instead."
+        warn_user(text, DeprecationWarning)
+
+
 @of_data
 def lagrange(x: ArrayLike, w: ArrayLike) -> np.poly1d:
     """The polynomial through values w at places x, by its coefficients.
@@ -147,6 +159,7 @@ def lagrange(x: ArrayLike, w: ArrayLike) -> np.poly1d:
         >>> lagrange([0.0, 1.0, 2.0], [0.0, 1.0, 4.0]).coeffs.round(9)
         array([1., 0., 0.])
     """
+    _deprecated("lagrange", "scipy.interpolate.BarycentricInterpolator")
     places, values = inexact(as_operand(x)), inexact(as_operand(w))
     if len(places.shape) != 1 or places.shape != values.shape:
         raise unfit("lagrange", f"{places.shape} places, {values.shape} values", "as many values")
@@ -170,6 +183,7 @@ def pade(an: ArrayLike, m: int, n: int | None = None) -> tuple[np.poly1d, np.pol
         >>> [p.coeffs.round(9).tolist() for p in pade([1.0, 1.0, 0.5], 1)]
         [[0.5, 1.0], [-0.5, 1.0]]
     """
+    _deprecated("pade", "mpmath.pade")
     series = inexact(as_operand(an))
     top = len(series) - 1 - m if n is None else n
     if top < 0 or m + top > len(series) - 1:

@@ -6,16 +6,31 @@ import math
 
 import numpy as np
 
-from fgrad.numpy.promote import as_operand, inexact
+from fgrad.base.installed import at_least
+from fgrad.base.lazy_import import lazy_module
+from fgrad.numpy.promote import as_operand, broadcast, convert, inexact, promote
+from fgrad.ops.elementwise import lit
 from fgrad.scipy.signal.common import chosen, of_signals, refused, wrong
 from fgrad.trace import Value, concrete
 from fgrad.typing import ArrayLike
+
+scipy = lazy_module("scipy")
 
 _CIRCLE = 2 * math.pi
 
 
 def _floats(x: ArrayLike) -> Value:
     return inexact(as_operand(x))
+
+
+def _in_periods(t: ArrayLike, share: ArrayLike) -> tuple[Value, Value]:
+    """Times and shares of a period, of the dtype of the wave: float64 in SciPy before 1.18."""
+    if at_least(scipy, 1, 18):
+        t, share = [inexact(x) for x in promote((t, share))]
+    else:
+        t, share = [convert(as_operand(x), np.dtype(np.float64)) for x in (t, share)]
+    t, share = broadcast((t, share))
+    return t, share
 
 
 def _swept(t: Value, f0: Value, t1: Value, f1: Value, method: str, vertex_zero: bool) -> Value:
@@ -101,7 +116,7 @@ def sawtooth(t: ArrayLike, width: ArrayLike = 1) -> Value:
         >>> sg.sawtooth(np.array([0.0, np.pi]), 0.5)
         array([-1.,  1.])
     """
-    t, w = np.broadcast_arrays(_floats(t), _floats(width))
+    t, w = _in_periods(t, width)
     place = np.mod(t, _CIRCLE)
     rises = place < w * _CIRCLE
     up = place / (math.pi * np.where(w == 0, 1.0, w)) - 1
@@ -118,8 +133,8 @@ def square(t: ArrayLike, duty: ArrayLike = 0.5) -> Value:
         >>> sg.square(np.array([1.0, 4.0]))
         array([ 1., -1.])
     """
-    t, w = np.broadcast_arrays(_floats(t), _floats(duty))
-    found = np.where(np.mod(t, _CIRCLE) < w * _CIRCLE, 1.0, -1.0)
+    t, w = _in_periods(t, duty)
+    found = np.where(np.mod(t, _CIRCLE) < w * _CIRCLE, lit(t, 1.0), lit(t, -1.0))
     return np.where((w > 1) | (w < 0), math.nan, found)
 
 

@@ -14,8 +14,10 @@ from typing import TypeAlias
 import numpy as np
 
 from fgrad.base.foreign import is_scipy_sparse
+from fgrad.base.installed import at_least
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.source import warn_user
 from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.promote import as_operand, convert, user_line
@@ -30,6 +32,7 @@ from fgrad.transforms.vmap import vmap
 from fgrad.typing import DTypeLike, PyTree
 
 plain = lazy_module("scipy.sparse.linalg")
+scipy = lazy_module("scipy")
 scipy_sparse = lazy_module("scipy.sparse")
 
 Product: TypeAlias = Callable[[Value], Value]
@@ -94,22 +97,30 @@ class LinearOperator:
         back = linear_transpose(lambda x: self._matvec(x), like)
         return conj(back(conj(convert(y, dtype)))[0])
 
-    def _applied(self, product: Product, x: PyTree, rows: int, size: int) -> Value:
+    def _applied(self, name: str, x: PyTree, rows: int, size: int) -> Value:
         given = as_operand(x)
         if np.shape(given) not in ((size,), (size, 1)):
             raise ShapeError(
                 f"LinearOperator of shape {self.shape} times an array of shape {np.shape(given)}.",
                 user_line(),
             )
+        if len(given.shape) == 2 and at_least(scipy, 1, 18):
+            text = (  # SciPy's words
+                f"Calling `{name}` on 'column vectors' of shape `({size}, 1)` was deprecated in "
+                "SciPy 1.18.0 and will no longer be possible in SciPy 1.20.0. Please call "
+                f"`{name.replace('vec', 'mat')}` instead for identical behaviour."
+            )
+            warn_user(text, FutureWarning)
+        product = self._matvec if name == "matvec" else self._rmatvec
         return np.reshape(product(np.reshape(given, -1)), (rows, *given.shape[1:]))
 
     def matvec(self, x: PyTree) -> Value:
         """The product with a vector, or one column."""
-        return self._applied(self._matvec, x, *self.shape)
+        return self._applied("matvec", x, *self.shape)
 
     def rmatvec(self, x: PyTree) -> Value:
         """The product of the adjoint with a vector, or one column."""
-        return self._applied(self._rmatvec, x, self.shape[1], self.shape[0])
+        return self._applied("rmatvec", x, self.shape[1], self.shape[0])
 
     def matmat(self, X: PyTree) -> Value:
         """The product with the columns of a matrix."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fgrad.base.installed import at_least
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
@@ -25,6 +26,7 @@ from fgrad.trace import Value
 from fgrad.typing import ArrayLike, Axis, P, R
 
 plain = lazy_module("scipy.stats")
+scipy = lazy_module("scipy")
 
 _METHODS = ("average", "min", "max", "dense", "ordinal")
 
@@ -133,9 +135,10 @@ def mode(
     best = np.argmax(counts, axis=-1)[..., None]
     value = take_along_axis(ordered, best, axis=-1)[..., 0]
     count = take_along_axis(counts, best, axis=-1)[..., 0]
-    if 0 in x.shape:  # no results: SciPy's are floats
+    if 0 in x.shape:  # no results: SciPy's are floats, counts until 1.17
         dtype = inexact(x).dtype
-        value, count = value.astype(dtype), count.astype(dtype)
+        value = value.astype(dtype)
+        count = count if at_least(scipy, 1, 18) else count.astype(dtype)
     if keepdims:
         value, count = [np.reshape(v, kept(numbers.shape, axes)) for v in (value, count)]
     return ModeResult(value, count)

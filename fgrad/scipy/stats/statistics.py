@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fgrad.base.installed import at_least
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ShapeError
 from fgrad.numpy.arrange import moveaxis
-from fgrad.numpy.promote import as_operand, inexact, normalize_axis, user_line
+from fgrad.numpy.promote import as_operand, inexact, normalize_axis, promote, user_line
 from fgrad.scipy._either import either, refusal
 from fgrad.scipy.stats.relations import Correlation, pearsonr
 from fgrad.scipy.stats.summaries import Samples
@@ -19,6 +20,7 @@ from fgrad.trace import Value
 from fgrad.typing import ArrayLike, Axis, P, PyTree, R
 
 plain = lazy_module("scipy.stats")
+scipy = lazy_module("scipy")
 special = lazy_module("scipy.special")
 
 
@@ -271,32 +273,37 @@ def directional_stats(
 
 
 @_either
-def obrientransform(*samples: ArrayLike) -> Value:
-    """Samples of several groups as numbers whose means are the variances of the groups.
+def obrientransform(*samples: ArrayLike, nan_policy: str = "propagate") -> PyTree:
+    """Samples of several groups as numbers whose means are the variances of the groups: one array
+    of them all, since SciPy 1.18 a tuple.
 
     Arguments:
-        samples: the groups, of equal lengths.
+        samples: the groups, before SciPy 1.18 of equal lengths.
+        nan_policy: "propagate".
 
     Raises:
-        UnsupportedNumpyError: the lengths are unequal.
+        UnsupportedNumpyError: the lengths are unequal, where one array is the result.
 
     Example:
         >>> obrientransform(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 6.0]))[0]
         array([ 1.75, -0.5 ,  1.75])
     """
-    arrays = [inexact(as_operand(a)) for a in samples]
+    if nan_policy != "propagate":
+        why = "which numbers are NaN depends on values."
+        raise refusal("scipy.stats.obrientransform", why, "obrientransform(a, b)")
+    arrays, separate = promote([inexact(a) for a in samples]), at_least(scipy, 1, 18)
     if any([not a.shape for a in arrays]):
         raise ShapeError("scipy.stats.obrientransform: a number is no group.", user_line())
-    if any([a.shape != arrays[0].shape for a in arrays]):
+    if not separate and any([a.shape != arrays[0].shape for a in arrays]):
         why = "groups of unequal lengths make an array of objects."
         raise refusal("scipy.stats.obrientransform", why, "[obrientransform(a)[0] for a in groups]")
     found: list[Value] = []
     for a in arrays:
-        n = a.shape[0]
+        n = math.prod(a.shape)
         squares = (a - np.mean(a)) ** 2
         total = np.sum(squares)
         found += [((n - 1.5) * n * squares - 0.5 * total) / ((n - 1) * (n - 2))]
-    return np.stack(found)
+    return tuple(found) if separate else np.stack(found)
 
 
 @_either

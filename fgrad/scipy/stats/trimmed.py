@@ -6,8 +6,10 @@ the samples that count.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
+from types import EllipsisType
 
 import numpy as np
 
@@ -16,10 +18,11 @@ from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, ShapeError
 from fgrad.numpy.arrange import moveaxis
 from fgrad.numpy.promote import as_operand, inexact, normalize_axis, user_line
-from fgrad.numpy.selection import take, take_along_axis
+from fgrad.numpy.selection import take_along_axis
 from fgrad.ops.elementwise import lit, stop_gradient
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import either, refusal
+from fgrad.scipy.stats.operands import joined
 from fgrad.scipy.stats.summaries import Samples
 from fgrad.trace import Value, concrete
 from fgrad.typing import ArrayLike, Axis, P, R
@@ -449,13 +452,29 @@ def _quantiles(y: Value, q: Value, method: str) -> Value:
     return np.where(possible & ~missing, found, np.nan)
 
 
+@functools.cache
+def _usual_axis() -> int | None:
+    """The axis of `expectile` without one: 0 in SciPy 1.18, whatever its signature says."""
+    return 0 if np.ndim(plain.expectile(np.zeros((1, 2)))) else None
+
+
 @_either
-def expectile(a: ArrayLike, alpha: ArrayLike = 0.5, *, weights: ArrayLike | None = None) -> Value:
+def expectile(
+    a: ArrayLike,
+    alpha: ArrayLike = 0.5,
+    *,
+    weights: ArrayLike | None = None,
+    axis: Axis | EllipsisType = ...,
+    nan_policy: str = "propagate",
+    keepdims: bool = False,
+) -> Value:
     """The number t with sum w |(a <= t) - alpha| (t - a) = 0: of alpha = 1/2 the mean.
 
     Arguments:
-        a: real numbers; all of them count, whatever their axes.
+        a: real numbers.
         alpha: from 0 to 1.
+        axis: that of the samples; without one as in the SciPy that is installed: 0 since 1.18, all
+            axes before.
 
     Raises:
         ShapeError: there is no sample.
@@ -464,20 +483,22 @@ def expectile(a: ArrayLike, alpha: ArrayLike = 0.5, *, weights: ArrayLike | None
         >>> float(expectile(np.array([1.0, 3.0])))
         2.0
     """
-    x = np.ravel(inexact(as_operand(a)))
-    if not x.shape[0]:
+    a = as_operand(a)
+    place = axis if axis is not ... else _usual_axis() if a.shape else None
+    s = Samples("expectile", a, place, nan_policy, keepdims)
+    x = s.x
+    if not s.n:
         raise ShapeError("scipy.stats.expectile: there is no sample.", user_line())
-    shape = np.shape(a)
-    w = np.ones_like(x) if weights is None else np.ravel(np.broadcast_to(weights, shape))
-    order = np.argsort(stop_gradient(x))
-    y, v = take(stop_gradient(x), order), take(stop_gradient(as_operand(w)), order)
+    w = np.ones_like(x) if weights is None else joined(np.broadcast_to(weights, a.shape), s.axes)
+    order = np.argsort(stop_gradient(x), axis=-1)
+    y, v = [take_along_axis(stop_gradient(z), order, axis=-1) for z in (x, w)]
     level = as_operand(alpha)
     share = stop_gradient(level)
-    below, above = np.cumsum(v), np.sum(v) - np.cumsum(v)
-    first, second = np.cumsum(v * y), np.sum(v * y) - np.cumsum(v * y)
+    below, first = np.cumsum(v, axis=-1), np.cumsum(v * y, axis=-1)
+    above, second = below[..., -1:] - below, first[..., -1:] - first
     slope = (1 - share) * (below * y - first) + share * (above * y - second)
     reached = slope > 0  # where the root is below the sample
-    count = np.sum(np.where(reached, 0, 1))
-    last = take(y, np.clip(count - 1, 0, x.shape[0] - 1))
+    count = np.sum(np.where(reached, 0, 1), axis=-1, keepdims=True)
+    last = take_along_axis(y, np.clip(count - 1, 0, s.n - 1), axis=-1)
     weight = w * np.where(stop_gradient(x) <= last, 1 - level, level)
-    return np.sum(weight * x) / np.sum(weight)
+    return s.placed(np.sum(weight * x, axis=-1) / np.sum(weight, axis=-1))
