@@ -69,13 +69,13 @@ def traced(f: Callable[..., Any], given: list[np.ndarray]) -> list[Any]:
     return [np.asarray(x)[0] for x in found]
 
 
-def differs(found: list[Any], wanted: list[Any], rtol: float = 1e-5) -> str:
+def differs(found: list[Any], wanted: list[Any], rtol: float = 1e-5, atol: float = 1e-7) -> str:
     """In what arrays differ from others; empty if they do not."""
     shapes = [[np.shape(x) for x in xs] for xs in (found, wanted)]
     if shapes[0] != shapes[1]:
         return f"shapes {shapes[0]}, SciPy's {shapes[1]}"
     for x, y in zip(found, wanted, strict=True):
-        if not np.allclose(x, y, rtol=rtol, atol=1e-7, equal_nan=True):
+        if not np.allclose(x, y, rtol=rtol, atol=atol, equal_nan=True):
             return f"{np.ravel(x)[:4]}, SciPy's {np.ravel(y)[:4]}"
     return ""
 

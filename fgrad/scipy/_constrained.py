@@ -23,7 +23,7 @@ from fgrad.compile.jit.jitted import jit
 from fgrad.errors import ArgumentError
 from fgrad.ir.aval import Aval
 from fgrad.numpy.promote import user_line
-from fgrad.scipy._host import arguments, as_result, floats, implicit, on_host
+from fgrad.scipy._host import arguments, as_result, floats, implicit, must_start_real, on_host
 from fgrad.scipy._solvers import FLAG, Ends, Function
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
@@ -63,7 +63,7 @@ class ConstrainedSolution(NamedTuple):
 
 Values: TypeAlias = tuple[PyTree, PyTree, PyTree]  # of a condition, and its ends
 Found: TypeAlias = tuple[PyTree, PyTree]
-Finder: TypeAlias = Callable[[Function, list[Condition], np.ndarray, PyTree], Found]
+Finder: TypeAlias = Callable[..., Found]  # find(f, conditions, x, given, **options)
 
 
 @runtime_checkable
@@ -173,6 +173,7 @@ def constrained_minimum(
     conditions: list[Condition],
     find: Finder,
     given: PyTree = (),
+    options: Mapping[str, PyTree] | None = None,
 ) -> ConstrainedSolution:
     """A minimum under conditions, inside of a transform.
 
@@ -181,6 +182,7 @@ def constrained_minimum(
         find: `find(f, conditions, x, given)` is SciPy's minimum and whether it was found, of plain
             numbers.
         given: further values that it needs.
+        options: its keywords.
     """
     start = np.atleast_1d(floats(x0))
     n, m = start.shape[0], sum([int(c.low.shape[0]) for c in conditions])
@@ -189,19 +191,20 @@ def constrained_minimum(
     def whole(x: Value) -> tuple[Value, list[Values]]:
         return fun(x), [(c.fun(x), c.low, c.high) for c in conditions]
 
-    def solver(plain_f: Function, x: np.ndarray, values: PyTree) -> PyTree:
+    def solver(plain_f: Function, x: np.ndarray, values: PyTree, **options: PyTree) -> PyTree:
         f, known = jit(lambda x: plain_f(x)[0]), plain_f(x)[1]
         parts = [
             Condition(jit(lambda x, k=k: plain_f(x)[1][k][0]), low, high)
             for k, (_, low, high) in enumerate(known)
         ]
-        best, success = find(f, parts, x, values)
+        best, success = find(f, parts, x, values, **options)
         best = np.asarray(best, np.float64)
         weights, explained = multipliers(f, parts, best, x)
         z = np.concatenate([best, weights])
         return z.astype(like.dtype), np.bool_(success), np.bool_(success and explained)
 
-    z, success, held = on_host(solver, (like, FLAG, FLAG), whole, start, start, given)
+    like_all = like, FLAG, FLAG
+    z, success, held = on_host(solver, like_all, whole, start, start, given, options=options)
     low, high = [np.concatenate([getattr(c, end) for c in conditions]) for end in ("low", "high")]
     equal = np.equal(low, high)
 
@@ -223,26 +226,33 @@ def constrained_minimum(
 
 
 def minimum_within(
-    fun: Function, x0: ArrayLike, constraints: PyTree, ends: Ends, how: Callable[..., PyTree]
+    fun: Function,
+    x0: ArrayLike,
+    constraints: PyTree,
+    ends: Ends,
+    how: Callable[..., PyTree],
+    options: Mapping[str, PyTree] | None = None,
 ) -> ConstrainedSolution:
     """A minimum under SciPy's constraints, inside of a transform.
 
     Arguments:
         fun: a function of one vector to a number.
         ends: bounds, as arrays or numbers.
-        how: `how(f, x, bounds, constraints)` is SciPy's result on plain numbers.
+        how: `how(f, x, bounds, constraints, **options)` is SciPy's result on plain numbers.
     """
-    start = np.atleast_1d(floats(x0))
+    start = np.atleast_1d(must_start_real(x0)).astype(np.float64)
     box = None if ends is None else tuple([np.broadcast_to(end, start.shape) for end in ends])
 
-    def find(f: Function, within: list[Condition], x: np.ndarray, ends: PyTree) -> Found:
+    def find(
+        f: Function, within: list[Condition], x: np.ndarray, ends: PyTree, **options: PyTree
+    ) -> Found:
         rest = within if ends is None else within[:-1]
         limits = None if ends is None else plain.Bounds(*[np.array(end) for end in ends])
-        found = how(f, x, limits, as_scipy(rest))
+        found = how(f, x, limits, as_scipy(rest), **options)
         return found.x, found.success
 
     within = conditions_of(constraints, ends, start)
-    return constrained_minimum(lambda x: np.reshape(fun(x), ()), start, within, find, box)
+    return constrained_minimum(lambda x: np.reshape(fun(x), ()), start, within, find, box, options)
 
 
 def multipliers(

@@ -15,16 +15,18 @@ from typing import NoReturn, TypeVar
 import numpy as np
 
 from fgrad import tree
-from fgrad.errors import MissingRuleError
+from fgrad.errors import ArgumentError, MissingRuleError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact, user_line
 from fgrad.ops import checked
+from fgrad.ops.complex import complex_
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy._bound import Bound, in_program
 from fgrad.scipy._either import refusal
 from fgrad.trace import Value, concrete, innermost
 from fgrad.tracing.capturing import user_form
 from fgrad.tracing.thread_state import THREAD, State
+from fgrad.transforms.core.shapes import eval_shape
 from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.custom.implicit import closure_convert, custom_root
@@ -134,6 +136,7 @@ def on_host(
     example: PyTree,
     *values: PyTree,
     compiled: bool = False,
+    options: Mapping[str, PyTree] | None = None,
 ) -> PyTree:
     """`solver(fun, *values)` on plain numbers when the program runs; `fun` may close over tracers.
 
@@ -143,15 +146,53 @@ def on_host(
         fun: a function of one value like `example`.
         values: pytrees; the result has no derivative by them, nor by what `fun` closes over.
         compiled: whether the function is compiled outside of `jit` too.
+        options: keywords of `solver`, of which some may be traced.
     """
     converted, consts = closure_convert(fun, example)
     compiled, made = compiled or in_program(), {}
+    leaves, treedef = tree.flatten(dict(options or {}))
+    late = {k: constant(x) for k, x in enumerate(leaves) if has_tracer([x])}
 
-    def call(plain: tuple[PyTree, ...], closure: list[np.ndarray]) -> PyTree:
+    def call(
+        plain: tuple[PyTree, ...], closure: list[np.ndarray], known: dict[int, np.ndarray]
+    ) -> PyTree:
+        given = [known[k][()] if k in known else x for k, x in enumerate(leaves)]
         with Untraced():
-            return solver(Bound(converted, closure, made, compiled), *plain)
+            more = tree.unflatten(treedef, given)
+            return solver(Bound(converted, closure, made, compiled), *plain, **more)
 
-    return pure_callback(call, like, constant(values), constant(consts))
+    return pure_callback(call, like, constant(values), constant(consts), late)
+
+
+def must_start_real(x: ArrayLike) -> Value:
+    """A start, an end or a bound as floats; a card for complex ones."""
+    value = floats(x)
+    if value.dtype.kind == "c":
+        raise ArgumentError(
+            f"scipy.optimize: this method takes real numbers, not {value.dtype}.",
+            (
+                *user_line(),
+                ("why", "SciPy's code drops imaginary parts."),
+                ("write", "real unknowns p = np.r_[x0.real, x0.imag], of which fun takes"),
+                ("write", "p[: x0.size] + 1j * p[x0.size :]"),
+                ("write", "fgrad.optim.adam(rate) and others take complex parameters"),
+            ),
+        )
+    return value
+
+
+def real_number(x: ArrayLike) -> Value:
+    """A number that a search starts at, or an end of it, in double precision."""
+    return must_start_real(x).astype(np.float64)
+
+
+def start_of(x0: ArrayLike, fun: Callable[[Value], PyTree]) -> Value:
+    """A start in the precision of the search: that of its function too, and single at least."""
+    start = floats(x0)
+    if start.dtype in (np.float64, np.complex128):
+        return start
+    values = tree.leaves(eval_shape(fun, start))
+    return start.astype(np.result_type(start.dtype, np.float32, *[v.dtype for v in values]))
 
 
 def at_once(
@@ -199,6 +240,8 @@ def implicit(
 
 def dense_solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
     """The x with linear(x) = y, by the dense matrix of `linear`."""
+    if y.dtype.kind == "c":
+        return _complex_solve(linear, y)
     if not y.shape:
         return y / linear(np.ones((), y.dtype)[()])
     n = int(np.prod(y.shape))
@@ -208,6 +251,17 @@ def dense_solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
     checked.require(regular, checked.text_of(_not_isolated()))
     matrix = np.where(regular, matrix, np.eye(n, dtype=y.dtype))
     return np.reshape(np.linalg.solve(matrix, np.reshape(y, -1)), y.shape)
+
+
+def _complex_solve(linear: Callable[[PyTree], PyTree], y: Value) -> Value:
+    """The same by real and imaginary parts: a linear function may take conjugates."""
+
+    def of_parts(parts: Value) -> Value:
+        found = linear(complex_(parts[0], parts[1]))
+        return np.stack([np.real(found), np.imag(found)])
+
+    parts = dense_solve(of_parts, np.stack([np.real(y), np.imag(y)]))
+    return complex_(parts[0], parts[1])
 
 
 def require_found(

@@ -1,6 +1,6 @@
 """L7. SciPy's further minimisers, by its older names and over whole boxes, with derivatives.
 
-Inside of a transform SciPy's own code finds the minimum, of which `_solvers.py` takes derivatives:
+Inside of a transform SciPy's own code finds the minimum, of which `_minima.py` takes derivatives:
 they are those of the minimum that was found, whatever others there are.
 """
 
@@ -14,10 +14,11 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.progress import Progress, Told
+from fgrad.errors import ShapeError
 from fgrad.ir.aval import Aval
-from fgrad.numpy.promote import as_operand
+from fgrad.numpy.promote import as_operand, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy import _solvers
+from fgrad.scipy import _minima
 from fgrad.scipy._bound import compiled
 from fgrad.scipy._derivatives import jacobian
 from fgrad.scipy._host import (
@@ -28,8 +29,9 @@ from fgrad.scipy._host import (
     must_be_real,
     on_host,
     refuse_options,
+    start_of,
 )
-from fgrad.scipy._solvers import Ends, Function, Solution
+from fgrad.scipy._solvers import Ends, Function, Solution, of_type
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.wrap import function_name
@@ -75,22 +77,25 @@ def _inside_of_a_transform(
     x0 = options.get("x0")
     started = x0 is not None
     box = next((k for k in ("bounds", "ranges") if options.get(k) is not None), None)
-    ends: Ends = None if box is None else _solvers.ends_of(options.pop(box))
+    ends: Ends = None if box is None else _minima.ends_of(options.pop(box))
     if x0 is None:
         assert ends is not None
         x0 = 0.5 * (ends[0] + ends[1])
     else:
         del options["x0"]
+        x0 = x0 if name == "basinhopping" else np.ravel(x0)
     taken = inspect.signature(getattr(plain, name)).parameters
 
     def of(x: Value) -> PyTree:
         found = user_form(fun)(x, *rest)
         return found[0] if name in _WITH_GRADIENT and isinstance(found, tuple) else found
 
-    def find(f: Function, x: Value, limits: Ends) -> _Found:
-        more = dict(options)
+    of.__name__ = function_name(fun)
+
+    def find(f: Function, x: Value, limits: Ends, **more: PyTree) -> _Found:
         if limits is not None and box is not None:
-            more[box] = list(zip(*[np.asarray(end).tolist() for end in limits], strict=True))
+            both = [np.broadcast_to(end, x.shape).tolist() for end in limits]
+            more[box] = list(zip(*both, strict=True))
         if "fprime" in taken:
             more["fprime"] = compiled(f, grad)
         if "Dfun" in taken:
@@ -101,9 +106,13 @@ def _inside_of_a_transform(
             found = getattr(plain, name)(told.counted(compiled(f)), **more)
         return _taken(name, found)
 
-    if residuals:
-        return _solvers.vector_minimum(lambda x: 0.5 * np.sum(of(x) ** 2), x0, ends, find, of)
-    return _solvers.vector_minimum(lambda x: np.reshape(of(x), ()), x0, ends, find)
+    def half(x: Value) -> Value:
+        return 0.5 * np.sum(of(x) ** 2) if residuals else np.reshape(of(x), ())
+
+    half.__name__ = of.__name__
+    return _minima.vector_minimum(
+        half, x0, ends, find, of if residuals else None, options=options, double=residuals
+    )
 
 
 _ALONE = """`scipy.optimize.{name}` with derivatives of where the minimum lies.
@@ -216,9 +225,9 @@ def _line(
     more = {k: given.get(k) for k in ("full_output",)}
     refuse_options(f"scipy.optimize.{name}", more)
     ends = (given["x1"], given["x2"]) if "x1" in given else None
-    return _solvers.scalar_minimum(
+    return _minima.scalar_minimum(
         given["func"], given.get("brack"), ends, given.get("args", ()), method,
-        {"options": options}, Told(progress, name),
+        {"options": options}, Told(progress, name), strict=method != "bounded",
     ).x  # fmt: skip
 
 
@@ -321,20 +330,33 @@ def fixed_point(
     rest = arguments(args)
     if not inside(x0, rest):
         return plain.fixed_point(func, x0, args, xtol, maxiter, method)
-    start = floats(x0)
+    given = floats(x0)
+
+    def value_of(x: Value) -> Value:
+        value = user_form(func)(x, *rest)
+        if given.dtype.kind != "c":
+            value = must_be_real(value, f"The function {function_name(func)} of scipy.optimize")
+        if np.shape(value) != given.shape:
+            raise ShapeError(
+                f"scipy.optimize.fixed_point: the function gives an array of shape "
+                f"{np.shape(value)} for one of shape {given.shape}.",
+                (*user_line(), ("write", "x0 of the shape of func(x0)")),
+            )
+        return floats(value)
+
+    start = start_of(given, value_of)
     like = Aval(start.shape, start.dtype)
 
     def of(x: Value) -> Value:
-        value = user_form(func)(x, *rest)
-        if like.dtype.kind != "c":
-            value = must_be_real(value, f"The function {function_name(func)} of scipy.optimize")
-        return np.reshape(value, like.shape).astype(like.dtype)
+        return value_of(x).astype(like.dtype)
 
-    def solver(f: Function, x: Value) -> np.ndarray:
-        found = plain.fixed_point(f, x, (), xtol, maxiter, method)
+    def solver(f: Function, x: Value, **options: PyTree) -> np.ndarray:
+        found = plain.fixed_point(of_type(f, like.dtype), x, method=method, **options)
         return np.asarray(found, like.dtype).reshape(like.shape)
 
-    return implicit(lambda x: x - of(x), on_host(solver, like, of, start, start))
+    options = {"xtol": xtol, "maxiter": maxiter}
+    found = on_host(solver, like, of, start, start, options=options)
+    return implicit(lambda x: x - of(x), found)
 
 
 def linear_sum_assignment(cost_matrix: ArrayLike, maximize: bool = False) -> tuple[Value, Value]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.scipy import _solvers
+from fgrad.scipy import _minima
 from fgrad.scipy._bound import compiled
 from fgrad.scipy._constrained import minimum_within
 from fgrad.scipy._host import arguments, inside, refuse_options
@@ -26,15 +26,15 @@ def _minimum(
     """The place of a minimum inside of a transform; `how` are arguments of SciPy's `minimize`."""
     derivative = how["method"] != "COBYLA"
 
-    def find(f: Function, x: Value, box: PyTree, rest: PyTree = ()) -> PyTree:
+    def find(f: Function, x: Value, box: PyTree, rest: PyTree = (), **how: PyTree) -> PyTree:
         more = {"jac": compiled(f, grad)} if derivative else {}
         limits = plain.Bounds(*box) if isinstance(box, tuple) else box
         return plain.minimize(f, x, bounds=limits, constraints=rest, **how, **more)
 
-    ends = _solvers.ends_of(bounds) if len(bounds) else None
+    ends, x0 = _minima.ends_of(bounds) if len(bounds) else None, np.ravel(x0)
     if constraints:
-        return minimum_within(fun, x0, constraints, ends, find).x
-    return _solvers.vector_minimum(lambda x: np.reshape(fun(x), ()), x0, ends, find).x
+        return minimum_within(fun, x0, constraints, ends, find, how).x
+    return _minima.vector_minimum(lambda x: np.reshape(fun(x), ()), x0, ends, find, options=how).x
 
 
 def _of(fun: Function, kind: str, args: tuple[PyTree, ...]) -> dict[str, PyTree]:

@@ -8,15 +8,15 @@ import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, ShapeError
 from fgrad.ir.aval import Aval
 from fgrad.lax import segment_sum
 from fgrad.numpy.promote import as_operand, user_line
 from fgrad.ops.elementwise import stop_gradient
-from fgrad.scipy import _solvers
+from fgrad.scipy import _minima
 from fgrad.scipy._constrained import Condition, Found, constrained_minimum
 from fgrad.scipy._either import refusal
-from fgrad.scipy._host import as_result, floats, implicit, inside
+from fgrad.scipy._host import as_result, floats, implicit, inside, must_be_real
 from fgrad.scipy._solvers import Box, Ends, Function, Pairs, Solution
 from fgrad.trace import Value
 from fgrad.transforms.custom.callback import pure_callback
@@ -42,7 +42,7 @@ def _box(bounds: PyTree, n: int) -> tuple[Value, Value]:
         bounds = (0, None)
     if not isinstance(bounds, Box) and len(bounds) == 2 and all([np.ndim(e) == 0 for e in bounds]):
         bounds = [tuple(bounds)]
-    low, high = _solvers.ends_of(bounds)  # type: ignore[misc]
+    low, high = _minima.ends_of(bounds)  # type: ignore[misc]
     return np.broadcast_to(low, (n,)), np.broadcast_to(high, (n,))
 
 
@@ -170,18 +170,31 @@ def _finite(A: PyTree) -> PyTree:
     return A
 
 
+def _matrix_and_side(name: str, A: PyTree, b: ArrayLike) -> tuple[Value, Value]:
+    """A real matrix, and a vector with a number for each of its rows."""
+    matrix = must_be_real(A, f"A of scipy.optimize.{name}")
+    side = must_be_real(b, f"b of scipy.optimize.{name}")
+    if name == "nnls" and side.shape[1:] == (1,):
+        side = np.ravel(side)
+    if len(matrix.shape) != 2 or side.shape != matrix.shape[:1]:
+        raise ShapeError(
+            f"scipy.optimize.{name}: A has shape {matrix.shape}, b {side.shape}.", user_line()
+        )
+    return matrix, side
+
+
 def _least_squares(
     A: PyTree, b: ArrayLike, ends: Ends, how: Function, more: tuple[PyTree, ...] = ()
 ) -> Solution:
     """The solution within `ends`, as SciPy's `how(A, b, *more)` finds it."""
-    matrix, side = floats(A), floats(b)
+    matrix, side = _matrix_and_side("lsq_linear", A, b)
     n = int(matrix.shape[1])
 
     def residuals(x: Value) -> Value:
         return matrix @ x - side
 
     start = np.zeros(n, np.result_type(matrix.dtype, side.dtype))
-    return _solvers.vector_minimum(
+    return _minima.vector_minimum(
         lambda x: 0.5 * np.sum(residuals(x) ** 2),
         start,
         ends,
@@ -206,7 +219,7 @@ def nnls(A: ArrayLike, b: ArrayLike, maxiter: int | None = None) -> tuple[Value,
     """
     if not inside(A, b):
         return plain.nnls(A, b, maxiter=maxiter)
-    matrix, side = floats(A), floats(b)
+    matrix, side = _matrix_and_side("nnls", A, b)
     like = Aval(tuple(matrix.shape[1:]), np.result_type(matrix.dtype, side.dtype))
     solve = inspect.unwrap(plain.nnls)  # without the check for names of older versions
 
@@ -217,7 +230,7 @@ def nnls(A: ArrayLike, b: ArrayLike, maxiter: int | None = None) -> tuple[Value,
         return np.transpose(matrix) @ (matrix @ x - side)
 
     found = pure_callback(call, like, stop_gradient(matrix), stop_gradient(side))
-    x = implicit(_solvers.projected(slope, 0.0, np.inf), found)
+    x = implicit(_minima.projected(slope, 0.0, np.inf), found)
     return x, np.sqrt(np.sum((matrix @ x - side) ** 2))
 
 
@@ -248,9 +261,15 @@ def isotonic_regression(
     """
     if not inside(y, weights):
         return plain.isotonic_regression(y, weights=weights, increasing=increasing)
-    value = floats(y)
+    value = must_be_real(y, "y of scipy.optimize.isotonic_regression")
+    weight = floats(np.ones(np.shape(value)) if weights is None else weights)
+    if len(value.shape) != 1 or weight.shape != value.shape:
+        raise ShapeError(
+            f"scipy.optimize.isotonic_regression: y has shape {value.shape}, weights "
+            f"{weight.shape}.",
+            (*user_line(), ("write", "two vectors of one length")),
+        )
     n = int(value.shape[0])
-    weight = np.ones(n, value.dtype) if weights is None else floats(weights)
 
     def blocks(y: np.ndarray, w: np.ndarray) -> np.ndarray:
         found = plain.isotonic_regression(y, weights=w, increasing=increasing)

@@ -1,11 +1,9 @@
-"""L7. SciPy's root finders and minimisers, differentiated by the implicit function theorem.
+"""L7. SciPy's root finders, differentiated by the implicit function theorem.
 
 Inside a transform the function is traced; SciPy computes the solution on plain numbers, and the
 solution is differentiated by the equation that it satisfies:
 
     f(x, p) = 0                       roots
-    df/dx = 0                         minima
-    x - clip(x - df/dx, low, high)    minima within bounds: a minimum on a bound moves with it
 
 Initial guesses, brackets and tolerances have no derivative.
 """
@@ -17,11 +15,14 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
+from fgrad import tree
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.progress import Progress, Told
 from fgrad.compile.jit.jitted import jit
+from fgrad.errors import ShapeError
 from fgrad.ir.aval import Aval
+from fgrad.numpy.promote import user_line
 from fgrad.scipy._bound import (
     Bound,
     Transform,
@@ -36,34 +37,35 @@ from fgrad.scipy._bound import (
 from fgrad.scipy._brackets import brent, settings_of
 from fgrad.scipy._derivatives import jacobian
 from fgrad.scipy._host import (
-    Untraced,
     arguments,
     as_result,
-    constant,
     floats,
     implicit,
     inside,
     must_be_real,
+    must_start_real,
     on_host,
     part_of,
+    real_number,
     refuse_options,
     refuse_unknown,
+    start_of,
 )
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
 from fgrad.transforms.core.wrap import function_name
-from fgrad.transforms.custom.callback import pure_callback
 from fgrad.transforms.grad import grad
 from fgrad.typing import ArrayLike, PyTree
 
 if TYPE_CHECKING:
-    from scipy.optimize import OptimizeResult, RootResults
+    from scipy.optimize import RootResults
 
 plain = lazy_module("scipy.optimize")
 
 Function: TypeAlias = Callable[..., PyTree]
 NUMBER = Aval((), np.dtype(np.float64))
 FLAG = Aval((), np.dtype(np.bool_))
+_OF_NUMBER = "The function of scipy.optimize.root_scalar"
 
 
 @runtime_checkable
@@ -96,20 +98,21 @@ class Solution(NamedTuple):
     success: Value
 
 
-def _applied(fun: Function, args: PyTree) -> Function:
+def _applied(fun: Function, args: PyTree, real: bool = True) -> Function:
     """A function of the unknown alone."""
     rest = arguments(args)
 
     def applied(x: ArrayLike) -> Value:
-        return must_be_real(
-            user_form(fun)(x, *rest), f"The function {function_name(fun)} of scipy.optimize"
-        )
+        value = user_form(fun)(x, *rest)
+        if not real:
+            return floats(value)
+        return must_be_real(value, f"The function {function_name(fun)} of scipy.optimize")
 
     applied.__name__ = function_name(fun)
     return applied
 
 
-def _scalar(fun: Function, args: PyTree) -> Function:
+def scalar_of(fun: Function, args: PyTree) -> Function:
     """A scalar function of a scalar."""
     applied = _applied(fun, args)
 
@@ -121,15 +124,28 @@ def _scalar(fun: Function, args: PyTree) -> Function:
 
 
 def _as_float(function: Function) -> Function:
-    return lambda x, *args: float(function(float(x), *args))
+    """A function of a number as SciPy calls it, in double precision."""
+
+    def called(x: ArrayLike, *args: PyTree) -> float:
+        place = x if isinstance(x, float) else must_start_real(x)
+        value = function(np.float64(place), *args)
+        real = value if isinstance(value, float) else must_be_real(value, _OF_NUMBER)
+        return float(real)
+
+    return called
 
 
-def _number(f: Function, transform: Transform = itself) -> Function:
+def _as_complex(function: Function) -> Function:
+    """The same of a complex number."""
+    return lambda x, *args: complex(function(np.complex128(x), *args))
+
+
+def number_of(f: Function, transform: Transform = itself) -> Function:
     call = of_number(f, transform)
     return lambda x: float(call(x))
 
 
-def _of_type(f: Function, dtype: np.dtype) -> Function:
+def of_type(f: Function, dtype: np.dtype) -> Function:
     """A function of one array that SciPy may give in another type."""
     call = f.call if isinstance(f, Bound) else f
     return call if dtype == np.float64 else lambda x: call(np.asarray(x, dtype))
@@ -167,14 +183,19 @@ def root_scalar(
     value = part_of(f, 0) if several else f
     if inside(list(options.values()), args):
         return _scalar_root(value, args, method, options, progress)
+    starts = {k: options[k] for k in ("x0", "x1") if options.get(k) is not None}
+    whole = any([np.iscomplexobj(x) for x in starts.values()])
+    as_number = _as_complex if whole else _as_float
+    options |= starts if whole else tree.map(real_number, starts)
     for k, name in enumerate(several):
-        options[name] = _as_float(jit(part_of(f, k + 1)))
+        options[name] = as_number(jit(part_of(f, k + 1)))
+    slope = grad(f, holomorphic=whole)
     if method in ("newton", "halley") and options.get("fprime") is None:
-        options["fprime"] = _as_float(jit(grad(f)))
+        options["fprime"] = as_number(jit(slope))
     if method == "halley" and options.get("fprime2") is None:
-        options["fprime2"] = _as_float(jit(grad(grad(f))))
+        options["fprime2"] = as_number(jit(grad(slope, holomorphic=whole)))
     with Told(progress, "root_scalar") as told:
-        counted = told.counted(_as_float(jit(value)))
+        counted = told.counted(as_number(jit(value)))
         return plain.root_scalar(counted, args=args, method=method, **options)
 
 
@@ -187,21 +208,22 @@ def _scalar_root(
 ) -> Root:
     """`root_scalar` inside of a transform."""
     given = {k: options[k] for k in ("bracket", "x0", "x1") if options.get(k) is not None}
-    rest = {k: v for k, v in options.items() if k not in given}
-    first, second = rest.pop("fprime", None), rest.pop("fprime2", None)
+    given = tree.map(real_number, given)
+    options = {k: v for k, v in options.items() if k not in given}
+    first, second = options.pop("fprime", None), options.pop("fprime2", None)
 
-    def solver(plain_f: Function, start: Options) -> tuple[np.float64, np.bool_]:
+    def solver(plain_f: Function, start: Options, **rest: PyTree) -> tuple[np.float64, np.bool_]:
         if first is not None or method in ("newton", "halley"):
-            rest["fprime"] = _number(plain_f, grad)
+            rest["fprime"] = number_of(plain_f, grad)
         if second is not None or method == "halley":
-            rest["fprime2"] = _number(plain_f, second_derivative)
+            rest["fprime2"] = number_of(plain_f, second_derivative)
         with Told(progress, "root_scalar") as told:
-            counted = told.counted(_number(plain_f))
+            counted = told.counted(number_of(plain_f))
             found = plain.root_scalar(counted, method=method, **start, **rest)
         return np.float64(found.root), np.bool_(found.converged)
 
-    fun = _scalar(f, args)
-    x, converged = on_host(solver, (NUMBER, FLAG), fun, np.float64(0.5), given)
+    fun = scalar_of(f, args)
+    x, converged = on_host(solver, (NUMBER, FLAG), fun, np.float64(0.5), given, options=options)
     return Root(implicit(fun, x, converged), converged)
 
 
@@ -222,16 +244,19 @@ def _bracketing(name: str) -> Function:
                 return getattr(plain, name)(told.counted(f), a, b, arguments(args), **options)
         refuse_options(f"scipy.optimize.{name}", {"full_output": options.pop("full_output", None)})
 
-        def solver(plain_f: Function, low: np.float64, high: np.float64) -> np.float64:
+        def solver(
+            plain_f: Function, low: np.float64, high: np.float64, **options: PyTree
+        ) -> np.float64:
             with Told(progress, name) as told:
-                counted = told.counted(_number(plain_f))
+                counted = told.counted(number_of(plain_f))
                 return np.float64(getattr(plain, name)(counted, low, high, **options))
 
-        fun = _scalar(f, args)
+        fun, a, b = scalar_of(f, args), real_number(a), real_number(b)
         settings = settings_of(options) if name == "brentq" and not progress else None
         if settings is not None and in_program():
             return implicit(fun, brent(fun, a, b, settings))
-        return implicit(fun, on_host(solver, NUMBER, fun, np.float64(0.5), a, b))
+        half = np.float64(0.5)
+        return implicit(fun, on_host(solver, NUMBER, fun, half, a, b, options=options))
 
     bracketing.__name__ = bracketing.__qualname__ = name
     bracketing.__doc__ = f"""`scipy.optimize.{name}` with derivatives of the root.
@@ -269,21 +294,22 @@ def _iterating(name: str) -> Function:
         if not inside(xin, list(further), list(options.values())):
             with Told(progress, name) as told:
                 return getattr(plain, name)(told.counted(F), xin, *further, **options)
-        start = floats(xin)
+        applied = _applied(F, (), floats(xin).dtype.kind != "c")
+        start = start_of(xin, applied)
         like = Aval(start.shape, start.dtype)
-        applied = _applied(F, ())
 
         def residual(x: ArrayLike) -> Value:
             return np.reshape(applied(x), like.shape).astype(like.dtype)
 
-        def solver(plain_f: Function, x: Value) -> np.ndarray:
+        def solver(plain_f: Function, x: Value, **options: PyTree) -> np.ndarray:
             with Told(progress, name) as told:
-                counted = told.counted(plain_f)
+                counted = told.counted(of_type(plain_f, like.dtype))
                 found = getattr(plain, name)(counted, np.array(x), *further, **options)
             return np.reshape(found, like.shape).astype(like.dtype)
 
         residual.__name__ = applied.__name__
-        return implicit(residual, on_host(solver, like, residual, start, start))
+        found = on_host(solver, like, residual, start, start, options=options)
+        return implicit(residual, found)
 
     iterating.__name__ = iterating.__qualname__ = name
     iterating.__doc__ = f"""`scipy.optimize.{name}` with derivatives of the solution.
@@ -342,19 +368,21 @@ def newton(
             counted = told.counted(func)
             return plain.newton(counted, x0, fprime, arguments(args), fprime2=fprime2, **options)
     refuse_options("scipy.optimize.newton", {"full_output": options.pop("full_output", None)})
-    start, fun = floats(x0), _applied(func, args)
+    fun = _applied(func, args, floats(x0).dtype.kind != "c")
+    start = start_of(x0, fun)
     like = Aval(start.shape, start.dtype)
 
-    def solver(plain_f: Function, x: Value) -> np.ndarray:
+    def solver(plain_f: Function, x: Value, **options: PyTree) -> np.ndarray:
         if fprime is not None:
-            options["fprime"] = derived(plain_f, along)
+            options["fprime"] = of_type(derived(plain_f, along), like.dtype)
         if fprime2 is not None:
-            options["fprime2"] = derived(plain_f, twice_along)
+            options["fprime2"] = of_type(derived(plain_f, twice_along), like.dtype)
         with Told(progress, "newton") as told:
-            found = plain.newton(told.counted(plain_f), x, **options)
+            counted = told.counted(of_type(plain_f, like.dtype))
+            found = plain.newton(counted, x, **options)
         return np.asarray(found, like.dtype).reshape(like.shape)
 
-    return implicit(fun, on_host(solver, like, fun, start, start))
+    return implicit(fun, on_host(solver, like, fun, start, start, options=options))
 
 
 def vector_root(
@@ -367,11 +395,21 @@ def vector_root(
     name: str = "root",
 ) -> Solution:
     """`root` inside of a transform."""
-    start, applied = floats(x0), _applied(fun, args)
+    by_matrix = method in ("hybr", "lm")  # of double precision, whose unknowns are one vector
+    start = np.reshape(must_start_real(x0), -1).astype(np.float64) if by_matrix else floats(x0)
+    applied = _applied(fun, args, start.dtype.kind != "c")
+    start = start_of(start, applied)
     like = Aval(start.shape, start.dtype)
 
     def residual(x: ArrayLike) -> Value:
-        return np.reshape(applied(x), like.shape).astype(like.dtype)
+        value = applied(x)
+        if by_matrix and value.shape != like.shape and like.shape != (1,):
+            raise ShapeError(
+                f"scipy.optimize.{name}: the function gives an array of shape {value.shape} for "
+                f"unknowns of shape {like.shape}.",
+                (*user_line(), ("write", "as many equations as unknowns")),
+            )
+        return np.reshape(value, like.shape).astype(like.dtype)
 
     residual.__name__ = applied.__name__
 
@@ -380,15 +418,15 @@ def vector_root(
 
     flat.__name__ = applied.__name__
 
-    def solver(plain_f: Function, x: np.ndarray) -> tuple[np.ndarray, np.bool_]:
-        jac = _of_type(derived(plain_f, jacobian), like.dtype) if method in ("hybr", "lm") else None
+    def solver(plain_f: Function, x: np.ndarray, **options: PyTree) -> tuple[np.ndarray, np.bool_]:
+        jac = of_type(derived(plain_f, jacobian), like.dtype) if method in ("hybr", "lm") else None
         with Told(progress, name) as told:
-            counted = told.counted(_of_type(plain_f, like.dtype))
+            counted = told.counted(of_type(plain_f, like.dtype))
             found = plain.root(counted, x, method=method, jac=jac, **options)
         return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
 
     begin = np.reshape(start, -1)
-    found, success = on_host(solver, (like, FLAG), flat, begin, begin)
+    found, success = on_host(solver, (like, FLAG), flat, begin, begin, options=options)
     x = implicit(residual, found, success)
     return Solution(x, residual(x), success)
 
@@ -435,129 +473,3 @@ def fsolve(
     control = {names[k]: v for k, v in options.items() if k in names}
     refuse_options("scipy.optimize.fsolve", {k: v for k, v in options.items() if k not in names})
     return vector_root(func, start, args, "hybr", {"options": control}, progress, "fsolve").x
-
-
-def minimize_scalar(
-    fun: Function,
-    bracket: Sequence[ArrayLike] | None = None,
-    bounds: Sequence[ArrayLike] | None = None,
-    args: PyTree = (),
-    method: str | None = None,
-    *,
-    progress: bool | Progress = False,
-    **options: object,
-) -> OptimizeResult | Solution:
-    """`scipy.optimize.minimize_scalar` with derivatives of the minimum and of where it lies.
-
-    Arguments:
-        fun: `fun(x, *args)` to a number, of NumPy operations; derivatives flow to `args` and to
-            what it closes over, and to `bounds` if the minimum lies on one.
-        bracket, bounds, method, options: as SciPy takes them.
-        progress: as for `minimize`.
-
-    Returns:
-        SciPy's `OptimizeResult`; inside of transforms `(x, fun, success)`.
-
-    Example:
-        >>> import fgrad
-        >>> where = fgrad.grad(lambda p: minimize_scalar(lambda x: (x * x - p) ** 2, (1.0, 2.0)).x)
-        >>> float(where(4.0).round(9))
-        0.25
-    """
-    if not inside(bracket, bounds, args):
-        with Told(progress, "minimize_scalar") as told:
-            return plain.minimize_scalar(
-                told.counted(fun), bracket, bounds, arguments(args), method=method, **options
-            )
-    told = Told(progress, "minimize_scalar")
-    return scalar_minimum(fun, bracket, bounds, args, method, options, told)
-
-
-def scalar_minimum(
-    fun: Function,
-    bracket: Sequence[ArrayLike] | None,
-    bounds: Sequence[ArrayLike] | None,
-    args: PyTree,
-    method: str | None,
-    options: Options,
-    told: Told,
-) -> Solution:
-    """`minimize_scalar` inside of a transform."""
-    given = {"bracket": bracket, "bounds": bounds}
-    known = {k: v for k, v in given.items() if v is not None}
-    f = _scalar(fun, args)
-
-    def solver(plain_f: Function, start: Options) -> tuple[np.float64, np.bool_]:
-        with told:
-            counted = told.counted(_number(plain_f))
-            found = plain.minimize_scalar(counted, method=method, **start, **options)
-        return np.float64(found.x), np.bool_(found.success)
-
-    x, success = on_host(solver, (NUMBER, FLAG), f, np.float64(0.5), known)
-    slope = grad(f)
-    if bounds is None:
-        x = implicit(slope, x, success)
-    else:
-        low, high = floats(bounds[0]), floats(bounds[1])
-        x = implicit(projected(slope, low, high), x, success)
-    return Solution(x, f(x), success)
-
-
-def projected(slope: Function, low: ArrayLike, high: ArrayLike) -> Function:
-    """The projected gradient step, which is zero at a minimum within bounds."""
-    return lambda x: x - np.clip(x - slope(x), low, high)
-
-
-def ends_of(bounds: Box | Pairs | None) -> tuple[Value, Value] | None:
-    """SciPy's bounds, an object or pairs -> two arrays."""
-    if bounds is None:
-        return None
-    if isinstance(bounds, Box):
-        return floats(bounds.lb), floats(bounds.ub)
-    ends = []
-    for k, open_end in ((0, -np.inf), (1, np.inf)):
-        given = [open_end if (end := pair[k]) is None else end for pair in bounds]
-        ends.append(np.stack([floats(end) for end in given]))
-    return ends[0], ends[1]
-
-
-def vector_minimum(
-    fun: Function,
-    x0: ArrayLike,
-    ends: Ends,
-    find: Callable[..., PyTree],
-    shown: Function | None = None,
-    data: tuple[PyTree, ...] = (),
-) -> Solution:
-    """A minimum inside of a transform.
-
-    Arguments:
-        fun: a function of one array to a number.
-        ends: the bounds, as arrays or numbers.
-        find: `find(f, x, ends)` is SciPy's result on plain numbers.
-        shown: the function whose value is part of the result, if it is not `fun`.
-        data: what `find` takes instead, if it needs no function.
-    """
-    start, seen = np.atleast_1d(floats(x0)), shown or fun
-    like = Aval(start.shape, start.dtype)
-
-    def solver(
-        plain_f: Function, x: Value, limits: tuple[Value, Value] | None
-    ) -> tuple[np.ndarray, np.bool_]:
-        return taken(find(plain_f, x, limits))
-
-    def of_data(*data: np.ndarray) -> tuple[np.ndarray, np.bool_]:
-        with Untraced():
-            return taken(find(*data))
-
-    def taken(found: PyTree) -> tuple[np.ndarray, np.bool_]:
-        return np.reshape(found.x, like.shape).astype(like.dtype), np.bool_(found.success)
-
-    if data:
-        outs = pure_callback(of_data, (like, FLAG), *constant(data))
-    else:
-        outs = on_host(solver, (like, FLAG), seen, start, start, ends)
-    x, success = outs
-    slope = grad(fun)
-    x = implicit(slope if ends is None else projected(slope, *ends), x, success)
-    return Solution(x, seen(x), success)

@@ -7,9 +7,10 @@
 
 What SciPy takes and returns stays as it is; a derivative that you give is used instead.
 
-Solutions are differentiable themselves (`_solvers.py`): inside of a transform, `root_scalar`,
-`brentq` and its kin, `newton`, `root`, `fsolve`, `minimize_scalar`, `minimize`, `least_squares` and
-`curve_fit` return the solution with its derivatives by all that the function closes over.
+Solutions are differentiable themselves (`_solvers.py`, `_minima.py`): inside of a transform,
+`root_scalar`, `brentq` and its kin, `newton`, `root`, `fsolve`, `minimize_scalar`, `minimize`,
+`least_squares` and `curve_fit` return the solution
+with its derivatives by all that the function closes over.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from fgrad import tree
 from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.base.progress import Progress, Told
 from fgrad.compile.jit.jitted import jit
-from fgrad.errors import ArgumentError
+from fgrad.errors import ShapeError
 from fgrad.numpy.promote import as_operand, user_line
-from fgrad.scipy import _solvers
+from fgrad.ops import checked
+from fgrad.ops.elementwise import stop_gradient
+from fgrad.scipy import _minima, _solvers
 from fgrad.scipy._bound import compiled
 from fgrad.scipy._constrained import (
     Bounds,
@@ -36,8 +40,9 @@ from fgrad.scipy._constrained import (
 )
 from fgrad.scipy._derivatives import hessian_products, jacobian, value_and_gradient
 from fgrad.scipy._either import passed_on
-from fgrad.scipy._host import arguments, inside, part_of, refuse_options
+from fgrad.scipy._host import arguments, floats, inside, must_start_real, part_of, refuse_options
 from fgrad.scipy._losses import robust
+from fgrad.scipy._minima import minimize_scalar
 from fgrad.scipy._more_minima import (
     basinhopping,
     brent,
@@ -81,7 +86,6 @@ from fgrad.scipy._solvers import (
     excitingmixing,
     fsolve,
     linearmixing,
-    minimize_scalar,
     newton,
     newton_krylov,
     ridder,
@@ -91,6 +95,7 @@ from fgrad.scipy._solvers import (
 from fgrad.scipy._trees import OverTree, is_tree, least_squares_of_tree
 from fgrad.trace import Value
 from fgrad.tracing.capturing import user_form
+from fgrad.transforms.core.wrap import function_name
 from fgrad.transforms.grad import value_and_grad
 from fgrad.transforms.jacobian import hessian, jacrev
 from fgrad.typing import ArrayLike, PyTree
@@ -166,19 +171,7 @@ WITH_HESSIAN = frozenset({"dogleg", "trust-exact"})
 
 def _start(x0: ArrayLike) -> np.ndarray:
     """The starting point as floats."""
-    x = np.asarray(x0)
-    if x.dtype.kind == "c":
-        raise ArgumentError(
-            f"scipy.optimize: methods start at real numbers, not at {x.dtype}.",
-            (
-                *user_line(),
-                ("why", "SciPy's methods drop imaginary parts."),
-                ("write", "real unknowns p = np.r_[x0.real, x0.imag], of which fun takes"),
-                ("write", "p[: x0.size] + 1j * p[x0.size :]"),
-                ("write", "fgrad.optim.adam(rate) and others take complex parameters"),
-            ),
-        )
-    return x if x.dtype.kind == "f" else x.astype(np.float64)
+    return must_start_real(np.asarray(x0))
 
 
 def _constraints(constraints: Constraints) -> Constraints:
@@ -279,25 +272,26 @@ def _traced_minimum(
     options: Mapping[str, PyTree],
 ) -> Solution | ConstrainedSolution:
     """`minimize` inside of a transform."""
-    ends = _solvers.ends_of(bounds)
+    ends = _minima.ends_of(bounds)
 
     def of(x: Value) -> PyTree:
         return user_form(fun)(x, *args)
 
+    of.__name__ = function_name(fun)
     if not _listed(constraints):
 
         def find(
-            f: Function, x: Value, ends: Ends
+            f: Function, x: Value, ends: Ends, **options: PyTree
         ) -> OptimizeResult | Solution | ConstrainedSolution:
             pairs = None if ends is None else plain.Bounds(*ends)
             return minimize(f, x, method=method, bounds=pairs, **options)
 
-        return _solvers.vector_minimum(of, x0, ends, find)
+        return _minima.vector_minimum(of, x0, ends, find, options=options)
 
-    def find_within(f: Function, x: Value, box: PyTree, rest: PyTree) -> PyTree:
+    def find_within(f: Function, x: Value, box: PyTree, rest: PyTree, **options: PyTree) -> PyTree:
         return minimize(f, x, method=method, bounds=box, constraints=rest, **options)
 
-    return minimum_within(of, x0, constraints, ends, find_within)
+    return minimum_within(of, x0, constraints, ends, find_within, options)
 
 
 def _listed(constraints: PyTree) -> list[PyTree]:
@@ -369,8 +363,9 @@ def root(
     if inside(x0, args):
         value = part_of(fun, 0) if jac is True else fun
         return _solvers.vector_root(value, x0, args, method, options, progress)
-    x = _start(x0)
-    if jac is None and method in ("hybr", "lm"):
+    by_matrix = method in ("hybr", "lm")
+    x = _start(x0) if by_matrix else floats(np.asarray(x0))
+    if jac is None and by_matrix:
         jac = jit(jacobian(fun))
     with Told(progress, "root") as told:
         return plain.root(told.counted(jit(fun)), x, args=args, method=method, jac=jac, **options)
@@ -420,15 +415,17 @@ def least_squares(
             return as_operand(user_form(fun)(x, *args, **keywords))
 
         def find(
-            f: Function, x: Value, ends: tuple[ArrayLike, ArrayLike]
+            f: Function, x: Value, ends: tuple[ArrayLike, ArrayLike], **options: PyTree
         ) -> OptimizeResult | Solution:
             return least_squares(f, x, bounds=ends, progress=progress, **options)
 
         def half(x: Value) -> Value:
             return 0.5 * np.sum(rho(residuals_of(x)))
 
-        low, high = bounds
-        return _solvers.vector_minimum(half, x0, (low, high), find, residuals_of)
+        ends = (bounds.lb, bounds.ub) if isinstance(bounds, Box) else tuple(bounds)
+        return _minima.vector_minimum(
+            half, x0, (ends[0], ends[1]), find, residuals_of, options=options, double=True
+        )
     x = np.atleast_1d(_start(x0))
     residuals_at = compiled(fun)
     if jac is None:
@@ -503,7 +500,14 @@ def _fit(
     count = len(inspect.signature(f).parameters) - 1
     start = np.ones(count) if p0 is None else np.atleast_1d(p0)
     scale: PyTree = 1.0 if sigma is None else sigma
+    n = int(np.prod(np.shape(ydata)))
+    if np.size(scale) != 1 and np.shape(scale) not in ((n,), (n, n)):
+        rows = (*user_line(), ("write", f"sigma of shape {(n,)}, or covariances"))
+        raise ShapeError(f"scipy.optimize.curve_fit: sigma has shape {np.shape(scale)}.", rows)
     factor = np.linalg.cholesky(scale) if np.ndim(scale) == 2 else None
+
+    if check_finite:
+        _require_finite(xdata, ydata)
 
     def residuals(p: Value) -> Value:
         away = user_form(f)(xdata, *[p[k] for k in range(start.shape[0])]) - ydata
@@ -515,6 +519,15 @@ def _fit(
     if not absolute_sigma:
         spread = spread * np.sum(r**2) / (r.shape[0] - start.shape[0])
     return p, spread
+
+
+def _require_finite(*data: PyTree) -> None:
+    """SciPy's error for infinities and NaN."""
+    error = checked.text_of(ValueError("array must not contain infs or NaNs"))
+    for x in tree.leaves(data):
+        value = as_operand(x)
+        if value.dtype.kind in "fc":
+            checked.require(np.isfinite(stop_gradient(value)).all(), error)
 
 
 def _columns(f: Callable[..., PyTree]) -> Callable[..., PyTree]:
