@@ -171,7 +171,7 @@ WITH_HESSIAN = frozenset({"dogleg", "trust-exact"})
 
 def _start(x0: ArrayLike) -> np.ndarray:
     """The starting point as floats."""
-    return must_start_real(np.asarray(x0))
+    return np.asarray(must_start_real(np.asarray(x0)))
 
 
 def _constraints(constraints: Constraints) -> Constraints:
