@@ -122,7 +122,7 @@ def lengths_row(name: str, folder: str) -> dict[str, Any]:
             loaded(*given)
             times.append(1e3 * (time.process_time() - start))
     first, again = statistics.median(times[::2]), statistics.median(times[1::2])
-    made = len(loaded._changing.templates)
+    made = len(loaded._changing.compiled.templates)
     return {"program": name, "bytes": size, "for one length": small, "new length ms": first,
             "again ms": again, "compiled": made}  # fmt: skip
 

@@ -31,8 +31,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fgrad.base.fork_locks import Shared
-from fgrad.base.system import cache_folder, processors
+from fgrad.base.system import Shared, cache_folder, processors
 
 _FREE = ("eager_compile",)  # settings on which compiled code does not depend
 

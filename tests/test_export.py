@@ -114,6 +114,31 @@ def test_failures_are_raised(trust: bool, tmp_path: Path) -> None:
         assert np.isfinite(loaded(_matrix(), np.ones(3))).all()
 
 
+# What may fail; one step is all of most of these programs.
+MAY_FAIL: dict[str, Callable[..., Any]] = {
+    "alone": lambda a, b: np.linalg.cholesky(a),
+    "with another result": lambda a, b: (np.linalg.cholesky(a), 2.0),
+    "results": lambda a, b: (a, np.linalg.cholesky(a), a),
+    "a stack": lambda a, b: np.linalg.cholesky(np.stack([a] * 3)),
+    "inverse": lambda a, b: np.linalg.inv(a),
+    "eigenvalues": lambda a, b: np.linalg.eigvalsh(a),
+}
+
+
+@TRUST
+@pytest.mark.parametrize("name", MAY_FAIL)
+def test_failures_leave_other_arguments_as_they_are(name: str, trust: bool, tmp_path: Path) -> None:
+    f = MAY_FAIL[name]
+    fgrad.export(f, _matrix(), np.ones(3), path=tmp_path / "f.fgx")
+    loaded, other = fgrad.load(tmp_path / "f.fgx", trust=trust), np.ones(3)
+    for _ in range(CALLS):
+        if name != "eigenvalues":
+            with pytest.raises(np.linalg.LinAlgError):
+                loaded(-_matrix() if name != "inverse" else np.zeros((3, 3)), other)
+        assert same(loaded(_matrix(), other), fgrad.jit(f)(_matrix(), other))
+        assert np.all(other == 1.0)
+
+
 @TRUST
 def test_derivatives_of_loaded_programs(trust: bool, tmp_path: Path) -> None:
     def f(w: Any, x: Any) -> Any:

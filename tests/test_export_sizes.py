@@ -18,19 +18,23 @@ import fgrad
 from fgrad import lax
 from fgrad.errors import ArgumentError, ExportError
 
-SIZES = (2, 7, 16, 31, 64, 129)
+TRUST = pytest.mark.parametrize("trust", [False, True], ids=["compiled", "trusted"])
+SIZES = (2, 7, 16, 31, 64, 129)  # some have machine code in the files, others have none
+LONG = ("mlp_step", "newton", "per_sample_softmax")  # to which a length of 700 is nothing
 CALLS = 4  # the first ones are Python's
 
 
+@TRUST
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_programs_have_the_bits_of_jit_at_each_size(
-    name: str, tmp_path: Path, rng: np.random.Generator
+    name: str, trust: bool, tmp_path: Path, rng: np.random.Generator
 ) -> None:
     (f, make), (dynamic, lengths) = PROGRAMS[name], DYNAMIC[name]
     args = make(rng)
     fgrad.export(f, *args, path=tmp_path / "f", dynamic=dynamic)
-    loaded, jitted = fgrad.load(tmp_path / "f"), fgrad.jit(f, dynamic=dynamic)
-    for n in SIZES:
+    loaded, jitted = fgrad.load(tmp_path / "f", trust=trust), fgrad.jit(f, dynamic=dynamic)
+    assert loaded.is_native == trust
+    for n in (*SIZES, *[700] * (name in LONG)):
         given = list(args)
         for k, length in enumerate(lengths):
             given = resized(given, length, n + 200 * k)
@@ -117,8 +121,15 @@ FOR_SOME: dict[str, str] = {
 }  # fmt: skip
 
 
+# Those that call what has lengths in its code, or what another process may not have.
+WITHOUT_CODE = ("sort", "solve", "Fourier transform")
+
+
+@TRUST
 @pytest.mark.parametrize("name", USES)
-def test_sizes_in_programs(name: str, tmp_path: Path, rng: np.random.Generator) -> None:
+def test_sizes_in_programs(
+    name: str, trust: bool, tmp_path: Path, rng: np.random.Generator
+) -> None:
     f = USES[name]
     try:
         fgrad.export(f, np.ones(9), path=tmp_path / "f", dynamic=True)
@@ -126,7 +137,9 @@ def test_sizes_in_programs(name: str, tmp_path: Path, rng: np.random.Generator) 
         assert FOR_SOME[name] in str(error)
         assert not (tmp_path / "f").exists()
         return
-    loaded, jitted, plain = fgrad.load(tmp_path / "f"), fgrad.jit(f, dynamic=True), fgrad.jit(f)
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
+    assert loaded.is_native == (trust and name not in WITHOUT_CODE)
+    jitted, plain = fgrad.jit(f, dynamic=True), fgrad.jit(f)
     served = 0
     for n in (9, 10, 33, 2, 3, 64, 21, 100):
         x = rng.normal(size=n) / 4
@@ -177,11 +190,12 @@ WRONG: dict[str, tuple[tuple[Any, ...], str]] = {
 }  # fmt: skip
 
 
+@TRUST
 @pytest.mark.parametrize("name", WRONG)
-def test_arguments_of_other_lengths_are_refused(name: str, tmp_path: Path) -> None:
+def test_arguments_of_other_lengths_are_refused(name: str, trust: bool, tmp_path: Path) -> None:
     given, words = WRONG[name]
     fgrad.export(_pair, np.ones((9, 3)), np.ones(9), path=tmp_path / "f", dynamic={"x": 0, "y": 0})
-    loaded = fgrad.load(tmp_path / "f")
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
     for n in (9, 12, 5):
         loaded(np.ones((n, 3)), np.ones(n))
         with pytest.raises(ArgumentError, match=words):
@@ -189,13 +203,16 @@ def test_arguments_of_other_lengths_are_refused(name: str, tmp_path: Path) -> No
         assert same(loaded(np.ones((n, 3)), np.ones(n)), np.ones(n))
 
 
-def test_transforms_of_loaded_programs(tmp_path: Path, rng: np.random.Generator) -> None:
+@TRUST
+def test_transforms_of_loaded_programs(
+    trust: bool, tmp_path: Path, rng: np.random.Generator
+) -> None:
     def f(w: Any, x: Any) -> Any:
         return np.sum(_scan(np.tanh(x @ w)) ** 2) / x.shape[0]
 
     w = rng.normal(size=3)
     fgrad.export(f, w, np.ones((9, 3)), path=tmp_path / "f", dynamic={"x": 0})
-    loaded = fgrad.load(tmp_path / "f")
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
     for n in (9, 4, 17):
         x = rng.normal(size=(n, 3))
         np.testing.assert_allclose(fgrad.grad(loaded)(w, x), fgrad.grad(f)(w, x), rtol=1e-12)
@@ -212,21 +229,25 @@ def test_most_sizes_need_no_compilation(tmp_path: Path, rng: np.random.Generator
     loaded = fgrad.load(tmp_path / "f")
     for n in range(300, 340):
         loaded(*resized(args, 48, n))
-    assert len(loaded._changing.templates) <= 12  # type: ignore[attr-defined]
+    assert len(loaded._changing.compiled.templates) <= 12  # type: ignore[attr-defined]
 
 
-def test_sizes_are_kept_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fgrad.aot.dynamic.MOST_FORMS", 5)
+@TRUST
+def test_sizes_are_kept_in_bounds(
+    trust: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fgrad.aot.lengths.MOST_FORMS", 5)
     fgrad.export(lambda x: x * 2, np.ones(9), path=tmp_path / "f", dynamic=True)
-    loaded = fgrad.load(tmp_path / "f")
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
     for n in [*range(2, 20), *range(2, 20)]:
         assert all([same(loaded(np.ones(n)), np.full(n, 2.0)) for _ in range(CALLS)])
     assert len(loaded._changing._forms) == 5  # type: ignore[attr-defined]
 
 
-def test_threads_with_different_sizes(tmp_path: Path) -> None:
+@TRUST
+def test_threads_with_different_sizes(trust: bool, tmp_path: Path) -> None:
     fgrad.export(lambda x: np.cumsum(x) / x.shape[0], np.ones(9), path=tmp_path / "f", dynamic=True)
-    loaded = fgrad.load(tmp_path / "f")
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
     wrong: list[int] = []
 
     def work(first: int) -> None:
@@ -249,10 +270,13 @@ import fgrad
 f = fgrad.load(sys.argv[1], trust=True)
 for n in (5, 30, 31):
     print(*f(np.arange(float(n)) / n))
+assert "fgrad.compile.pipeline" not in sys.modules
 """
 
 
 def test_other_processes(tmp_path: Path) -> None:
+    """They run lengths near that of the example without the compiler."""
+
     def f(x: Any) -> Any:
         return _scan(x) * fgrad.grad(_total)(x)
 

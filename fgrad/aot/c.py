@@ -25,6 +25,7 @@ from fgrad.aot.machine import (
     WALK,
     Functions,
     Machine,
+    Module,
     NotMachineCode,
     machine_of,
     merged,
@@ -167,7 +168,7 @@ def export_c(
 def _machine(found: Exportable, threads: int) -> Machine:
     try:
         with config.override(num_threads=threads):
-            return machine_of(found.program, vector_product)
+            return machine_of(found.program, Module(), vector_products=vector_product)
     except NotMachineCode as error:
         refuse(CALLER, error.equation(found.traced), f"{error.what}, which C does not have.")
 
@@ -179,15 +180,15 @@ def _workspace(machine: Machine) -> int:
 
 def _lapack(machine: Machine) -> list[str]:
     """The routines that the caller's library must have, by their Fortran names."""
-    return [f"{n.removeprefix('fgrad_')}_" for n in machine.libraries if n not in _GUARDS]
+    return [f"{n.removeprefix('fgrad_')}_" for n in machine.module.libraries if n not in _GUARDS]
 
 
 # --- the module
 
 
 def _module(name: str, machine: Machine) -> str:
-    functions: Functions = dict(machine.functions)
-    for old in machine.libraries:
+    functions: Functions = dict(machine.module.functions)
+    for old in machine.module.libraries:
         if old not in _GUARDS:
             functions = {s: _renamed(f, old) for s, f in functions.items()}
     functions[interrupts.POLL] = _returning_zero(interrupts.POLL), set()
@@ -317,9 +318,9 @@ def _header(name: str, found: Exportable, machine: Machine) -> str:
         "",
         *(["/* Link a library with " + ", ".join(needs) + ". */"] if needs else []),
         "/* Arrays are contiguous in C order; results do not overlap arguments.  Returns 0"
-        + ("," if machine.messages else ". */"),
-        *[f"   or {k + 1}: {m}" for k, m in enumerate(machine.messages)],
-        *(["*/"] if machine.messages else []),
+        + ("," if machine.module.messages else ". */"),
+        *[f"   or {k + 1}: {m}" for k, m in enumerate(machine.module.messages)],
+        *(["*/"] if machine.module.messages else []),
         f"int {name}(",
         *ins,
         *outs,

@@ -23,14 +23,16 @@ from fgrad.ir.aval import PYTHON_SCALARS, Aval
 
 if TYPE_CHECKING:
     from fgrad import errors
-    from fgrad.aot import dynamic, native, parsing
+    from fgrad.aot import axes as axis_words
+    from fgrad.aot import lengths, native, parsing
     from fgrad.compile.jit import call as calls
     from fgrad.ir.program import Program
     from fgrad.typing import PyTree
 
 else:
     calls = lazy_module("fgrad.compile.jit.call")
-    dynamic = lazy_module("fgrad.aot.dynamic")
+    axis_words = lazy_module("fgrad.aot.axes")
+    lengths = lazy_module("fgrad.aot.lengths")
     errors = lazy_module("fgrad.errors")
     native = lazy_module("fgrad.aot.native")
     parsing = lazy_module("fgrad.aot.parsing")
@@ -68,8 +70,8 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Loaded:
 class Loaded:
     """A function from a file.
 
-    `name` is that of the exported function, `is_native` says whether the file's machine code runs;
-    `program` is what it computes, which can be printed; `arguments` and `results` are the
+    `name` is that of the exported function, `is_native` says whether the file's machine code runs,
+    if lengths may change, for those that it is for; `program` is what it computes, which can be printed; `arguments` and `results` are the
     structures of what it takes and returns.
     """
 
@@ -86,16 +88,19 @@ class Loaded:
         self._program: Program | None = None
         self._native: Any = None  # what makes calls natively
         self._fast: Any = None  # the same, from when it has learnt one
-        self._changing: dynamic.Changing | None = None
-        if "sizes" in file.head:  # lengths may change
-            names = f"<{self.name} of {file.path}>", self.arguments
-            self._changing = dynamic.Changing(file, names, self._in_avals, self._out_avals)
-        found = code_of(file, self._in_avals, self._out_avals) if trust else None
-        self.is_native = found is not None
+        self._changing: lengths.Changing | None = None
+        axes = axis_words.axes_of(file, self._in_avals) if "sizes" in file.head else None
+        count = 0 if axes is None else len(axes.groups)
+        code = code_of(file, self._in_avals, self._out_avals, count) if trust else None
+        self.is_native = code is not None
         self._form: Form | None = None
-        if found is not None:
-            self._form = Form(found, lambda: self.program)
-        elif self._changing is None:
+        if axes is not None:  # lengths may change
+            names = f"<{self.name} of {file.path}>", self.arguments
+            avals = self._in_avals, self._out_avals
+            self._changing = lengths.Changing(file, names, avals, axes, code)
+        elif code is not None:
+            self._form = code.form_at((), lambda _: self.program)
+        else:
             self._form = Form(parsing.executable_of(file, self.program), lambda: self.program)
 
     @property

@@ -1,8 +1,7 @@
-"""L7. Program -> one LLVM module that needs nothing of this process.
+"""L7. Program -> functions of an LLVM module that needs nothing of this process.
 
     @fgrad_table      the steps of the host program; addresses are those of functions of the module
-    @fgrad_walk       what walks it
-    @fgrad_run        `void run(ptr, ptr given)`: the table, walked
+    @fgrad_walk       `void walk(ptr table, ptr given)`: what walks it
 
 The functions of kernels and products are those that `jit` would run, so that results have the same
 bits.  What they import is one of: another function of the module; BLAS or LAPACK, by name; a note
@@ -18,9 +17,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.sizes import Size
 from fgrad.compile.cpu.c_loops import c_loop
 from fgrad.compile.cpu.executable import Image
 from fgrad.compile.cpu.library import is_vector
+from fgrad.compile.cpu.native import whole
+from fgrad.compile.cpu.templates import is_for_sizes
 from fgrad.compile.host import interpreter
 from fgrad.compile.host.program import (
     Branch,
@@ -42,7 +44,7 @@ from fgrad.config import config
 from fgrad.ir.program import Eqn, Program
 from fgrad.ir.walk import subprograms
 
-WALK, TABLE, RUN = "fgrad_walk", "fgrad_table", "fgrad_run"
+WALK, TABLE = "fgrad_walk", "fgrad_table"
 FAILURE = "fgrad_failure"
 NOTED = "fgrad_noted"  # which the module's maker defines
 SHARED = "fgrad_shared"  # the same: `void (ptr, ptr f, ptr bufs, i64 lo, i64 hi, i64 chunk)`
@@ -83,21 +85,38 @@ class NotMachineCode(Exception):
         return next((eqn for eqn in eqns if self.is_it(eqn)), None)
 
 
-class Machine(NamedTuple):
-    """A module, and what its caller must know.
+class Module:
+    """The functions of one or more programs.
 
     functions: the text of each, by symbol, with what it declares.
-    words, relocations: the table, and the symbols of the functions whose addresses stand in it.
-    messages: of failures; the word behind the arena is 0, or the number of one, from 1 on.
+    messages: of failures; the word behind an arena is 0, or the number of one, from 1 on.
+    libraries: the functions of BLAS and LAPACK that are called.
     """
 
-    functions: Functions
-    words: list[int]
+    def __init__(self) -> None:
+        self.functions: Functions = {WALK: interpreter.emit_interpreter(WALK)}
+        self.messages: list[str] = []
+        self.libraries: set[str] = set()
+        if half_conversion.calls_library(target().triple, target().features):
+            for name, text in half_conversion.TEXTS.items():
+                self.functions[name] = text.format(symbol=name), set()
+
+
+class Machine(NamedTuple):
+    """A program, and what its caller must know.
+
+    words, relocations: the table, and the symbols of the functions whose addresses stand in it.
+    single: the only step, if that is a function on slots that the caller gives, and its symbol.
+
+    Where sizes are symbols, some words are Nums, as are the bytes of the arena.
+    """
+
+    module: Module
+    words: list[Size]
     relocations: dict[int, str]
     image: Image
-    arena_bytes: int
-    messages: list[str]
-    libraries: list[str]
+    arena_bytes: Size
+    single: tuple[str, Call | Share] | None
 
     def table(self) -> str:
         """The text of the table."""
@@ -110,23 +129,31 @@ class Machine(NamedTuple):
         return f"@{TABLE} = internal constant [{len(words)} x i64] [{', '.join(words)}], align 64"
 
 
-def machine_of(program: Program, vector_products: VectorProducts | None = None) -> Machine:
-    """The module of a program, whose bodies must not have been compiled before.
+def machine_of(
+    program: Program,
+    module: Module,
+    symbolic: bool = False,
+    vector_products: VectorProducts | None = None,
+) -> Machine:
+    """The machine form of a program, whose bodies must not have been compiled before.
 
     Arguments:
         program: what to compile.
+        module: what the functions are added to.
+        symbolic: whether sizes are symbols.
         vector_products: writes a product with vectors of a dtype under a symbol; None: BLAS does.
 
     Raises:
         NotMachineCode: a step calls what another process does not have.
     """
-    with recording() as recorded, config.override(shared_kernels=False):
-        image = compile_program(program).executable.image
+    with recording() as recorded, config.override(shared_kernels=symbolic):
+        executable = compile_program(program).executable
+    image = executable.image
     assert isinstance(image, Image)
-    steps = list(_flat(image.steps))
-    functions: Functions = {}
-    maker = _Maker(image, recorded, functions, vector_products)
-    for step in steps:
+    if symbolic and not is_for_sizes(image):
+        raise NotMachineCode("a routine has sizes in its code", lambda _: False)
+    maker = _Maker(image, recorded, module, vector_products)
+    for step in _flat(image.steps):
         maker.add_call(step)
     arena = -(-image.arena_bytes // WORD) * WORD
     status = image.given + max([0, *_slots(image.steps)]) + 1
@@ -134,13 +161,7 @@ def machine_of(program: Program, vector_products: VectorProducts | None = None) 
     table = assembled(renamed, image.given)
     relocations = {at: maker.symbols[int(a)] for at, a in table.functions.items()}
     relocations |= {at + 1: SHARED for at in table.pools}
-    functions[WALK] = interpreter.emit_interpreter(WALK)
-    if half_conversion.calls_library(target().triple, target().features):
-        for name, text in half_conversion.TEXTS.items():
-            functions[name] = text.format(symbol=name), set()
-    return Machine(
-        functions, table.words, relocations, image, arena, maker.messages, sorted(maker.libraries)
-    )
+    return Machine(module, table.words, relocations, image, arena, maker.single())
 
 
 def _arena_slot(image: Image) -> int:
@@ -184,17 +205,17 @@ class _Maker:
         self,
         image: Image,
         recorded: dict[str, Recorded],
-        functions: Functions,
+        module: Module,
         vector_products: VectorProducts | None,
     ) -> None:
+        self.image = image
         self.origins = image.origins
         self.recorded = recorded
-        self.functions = functions
+        self.functions = module.functions
+        self.messages, self.libraries = module.messages, module.libraries
         self.vector_products = vector_products
         self.symbols: dict[int, str] = {}
         self.failing: set[int] = set()
-        self.messages: list[str] = []
-        self.libraries: set[str] = set()
 
     def add_call(self, step: Call | Share) -> None:
         """The function of a step, and those that it calls."""
@@ -253,6 +274,14 @@ class _Maker:
         )
         kept = {d for d in needs if f"@{FAILURE}(" not in d}
         return re.sub(rf"@{FAILURE}\b", f"@{name}", text), kept
+
+    def single(self) -> tuple[str, Call | Share] | None:
+        """The only step, if it is a function on given slots that cannot fail, and its symbol."""
+        step = self.image.steps[0] if len(self.image.steps) == 1 else None
+        if not isinstance(step, (Call, Share)) or int(step.address) in self.failing:
+            return None
+        call = whole((Call(step.address, step.lo, step.hi, step.slots),), self.image.given)
+        return None if call is None else (self.symbols[int(step.address)], step)
 
     def noting(self, steps: Sequence[Step], status: int) -> list[Step]:
         """The steps, those that may fail with the slot for it after their own."""

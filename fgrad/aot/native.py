@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fgrad import tree
 from fgrad.aot.files import made
-from fgrad.aot.trusted import Form, TrustedExecutable
+from fgrad.aot.trusted import Form, TrustedCode, TrustedExecutable
 from fgrad.base.lazy_import import lazy_module
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.entry.table import Parameters, Results, Signature, Work
@@ -45,7 +45,7 @@ class NativeLoaded(NativeCallable):
         if not self.calls.wants(executable):
             return None
         if isinstance(executable, TrustedExecutable):
-            work = _work(executable, attach(executable))
+            work = _work(executable, attach(executable.code))
         else:
             work = executable.work(form.typed())
         treedef = tree.structure((args, {}))
@@ -61,18 +61,20 @@ class NativeLoaded(NativeCallable):
         self.calls.forget(self, signatures, form.executable)
 
 
-def attach(executable: TrustedExecutable) -> list[Callback]:
-    """Let the code share its work among threads, its loops look for signals, and its failures be
-    noted by the functions that are returned."""
-    several = config.num_threads > 1
-    share, pool = (share_address(), pool_address()) if several else (0, 0)
-    callbacks = [libraries.failure(message) for message in executable.words.messages]
-    notes = (ctypes.c_void_p * len(callbacks))(*[c.address for c in callbacks])
-    executable.keep += [notes, callbacks]
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
-    at = ctypes.addressof(notes) if callbacks else 0
-    kind(executable.attach)(share, pool, signal_functions()[POLL], at)
-    return callbacks
+def attach(code: TrustedCode) -> list[Callback]:
+    """Let code share its work among threads, its loops look for signals, and its failures be noted
+    by the functions that are returned."""
+    if code.callbacks is None:
+        several = config.num_threads > 1
+        share, pool = (share_address(), pool_address()) if several else (0, 0)
+        callbacks = [libraries.failure(message) for message in code.messages]
+        notes = (ctypes.c_void_p * len(callbacks))(*[c.address for c in callbacks])
+        code.keep += [notes, callbacks]
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+        at = ctypes.addressof(notes) if callbacks else 0
+        kind(code.attach)(share, pool, signal_functions()[POLL], at)
+        code.callbacks = callbacks
+    return code.callbacks
 
 
 def _reraise(callbacks: Sequence[Callback]) -> None:
@@ -81,17 +83,16 @@ def _reraise(callbacks: Sequence[Callback]) -> None:
 
 
 def _work(executable: TrustedExecutable, callbacks: Sequence[Callback]) -> Work:
-    words = executable.words
     inputs, consts = len(executable.in_avals), len(executable.consts)
     count = inputs + consts + len(executable.out_avals) + 1
     place = list(range(count))
-    for position, slot in enumerate(words.order):
+    for position, slot in enumerate(executable.order):
         place[slot] = position
     first = inputs + consts
     return Work(
         run=executable.address,
-        table=0 if words.order else executable.attach,  # which the code does not read
-        extent=words.extent,
+        table=executable.table,
+        extent=executable.extent,
         slots=count,
         inputs=place[:inputs],
         outputs=place[first : count - 1],
@@ -99,7 +100,7 @@ def _work(executable: TrustedExecutable, callbacks: Sequence[Callback]) -> Work:
         constants=list(zip(place[inputs:first], executable.const_pointers, strict=True)),
         fills=[(place[first + k], x.ctypes.data, x.nbytes) for k, x in executable.fills],
         lends=(),
-        release=words.long or bool(callbacks),
+        release=executable.is_long or bool(callbacks),
         after=(lambda: _reraise(callbacks)) if callbacks else None,
         keep=executable,
     )

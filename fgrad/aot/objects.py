@@ -1,6 +1,6 @@
-"""L7. The machine code of an exported program as Python loads it: one relocatable object.
+"""L7. The machine code of exported programs as Python loads it: one relocatable object.
 
-fgrad_run(_, given)                  the host program
+fgrad_walk(table, given)                  the host program
 fgrad_attach(share, pool, poll, notes)    from then on work is shared among threads, loops look
                                           for signals, and failures are told to functions:
                                           all that takes some ms to load
@@ -8,10 +8,9 @@ fgrad_attach(share, pool, poll, notes)    from then on work is shared among thre
 
 from __future__ import annotations
 
-from fgrad.aot.machine import NOTED, RUN, SHARED, SHARING, TABLE, WALK, Functions, Machine, merged
-from fgrad.base.named_tuple import NamedTuple
-from fgrad.compile.cpu.native import whole
-from fgrad.compile.host.program import Call
+from collections.abc import Sequence
+
+from fgrad.aot.machine import NOTED, SHARING, WALK, Functions, Module, merged
 from fgrad.compile.llvm import generator, interrupts
 from fgrad.compile.llvm.runtime import target
 
@@ -51,46 +50,17 @@ go:
   ret void
 }}
 {SHARING}"""
-_RUN = f"""define void @{RUN}(ptr %none, ptr %given) #0 {{
-  tail call void @{WALK}(ptr @{TABLE}, ptr %given)
-  ret void
-}}"""
 
 
-class Object(NamedTuple):
-    """An object, and the kernel that is the whole program, if it is one: its symbol, its range and
-    the slots in its order."""
-
-    code: bytes
-    symbol: str
-    extent: int
-    order: list[int]
-
-
-def object_of(machine: Machine) -> Object:
-    """The relocatable object of a machine's module."""
-    step = whole(machine.image.steps, machine.image.given)
-    functions: Functions = dict(machine.functions)
-    symbol, extent, order = RUN, 0, list[int]()
-    if step is not None and isinstance(step, Call):
-        symbol, extent = _symbol_of(machine), step.hi
-        given = range(machine.image.given)
-        order = [*step.slots, *[k for k in given if k not in step.slots]]
-        functions = {name: f for name, f in functions.items() if name != WALK}
-    else:
-        functions[RUN] = _RUN, set()
+def object_of(module: Module, symbols: Sequence[str]) -> bytes:
+    """The relocatable object of a module, with these functions to be found in it."""
+    functions: Functions = dict(module.functions)
     functions["helpers"] = _HELPERS, set()
     if interrupts.HAS_KEEPING:
         text = interrupts.keeping_text(target().features).format(symbol=interrupts.KEEPING)
         text = text.replace(f"@{interrupts.KEPT_FROM}", f"@{interrupts.POLL}")
         functions[interrupts.KEEPING] = text, set()
-    lines = merged(functions, [RUN, ATTACH, symbol, "helpers"])
-    if not order:
-        lines.insert(0, machine.table())
-    return Object(generator.compile_text("\n".join(lines)), symbol, extent, order)
-
-
-def _symbol_of(machine: Machine) -> str:
-    """The only function that the table names."""
-    (symbol,) = {s for s in machine.relocations.values() if s != SHARED}
-    return symbol
+    if WALK not in symbols:
+        del functions[WALK]
+    lines = merged(functions, [*symbols, ATTACH, "helpers"])
+    return generator.compile_text("\n".join(lines))

@@ -9,20 +9,19 @@ from typing import NoReturn
 import numpy as np
 
 from fgrad import tree
+from fgrad.aot.axes import Axes
+from fgrad.aot.coded import code_for_lengths, code_for_one
 from fgrad.aot.files import FORMAT, NotPlain, spec_of, version
 from fgrad.aot.located import locate
-from fgrad.aot.machine import NotMachineCode, machine_of
-from fgrad.aot.objects import object_of
 from fgrad.aot.symbols import Symbols, numbered, traced_with_symbols
 from fgrad.aot.writing import Writer, aval_words, write
 from fgrad.base.keywords import also_takes
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.system import processor
-from fgrad.compile.cpu.native import runs_long
+from fgrad.base.size_functions import at_present
+from fgrad.base.sizes import Size
 from fgrad.compile.jit.dynamic import Dynamic
 from fgrad.compile.jit.entries import Entry
 from fgrad.compile.jit.jitted import Jitted, jit
-from fgrad.compile.llvm.runtime import target
 from fgrad.compile.passes.inline import inline_calls
 from fgrad.errors import ExportError
 from fgrad.ir.primitive import Opaque
@@ -45,7 +44,7 @@ class Exportable(NamedTuple):
     arguments: PyTree
     results: PyTree
     differentiable: bool
-    sizes: PyTree = None  # what the head says of those that may change
+    sizes: Axes | None = None  # those that may change
 
 
 @also_takes()
@@ -67,8 +66,8 @@ def export(
             is smaller, and compiled when it is loaded.
         dynamic: which lengths of axes may be others in calls of what is loaded: none (False), all
             for which the program is the same (True), or `{"x": 0, "y": (0, 1)}`, axes of these
-            arguments.  Axes of one length in the example are of one length in all calls.  There is
-            no machine code in such a file.
+            arguments.  Axes of one length in the example are of one length in all calls.  Machine
+            code is for lengths that are like those of the example; others are compiled.
 
     Returns:
         The size of the file in bytes.
@@ -114,9 +113,9 @@ def export(
         "machine": [],
     }
     if found.sizes is not None:
-        head["sizes"] = found.sizes
-    elif targets:
-        words = _machine_words(program, writer)
+        head["sizes"] = found.sizes.words()
+    if targets:
+        words = _machine_words(found, writer)
         head["machine"] = [] if words is None else [words]
     return write(os.fspath(path), head, writer)
 
@@ -127,28 +126,19 @@ def named_constants(program: Program) -> list[np.ndarray]:
     return list({const_digest(x): x for x in arrays}.values())
 
 
-def _machine_words(program: Program, writer: Writer) -> dict[str, PyTree] | None:
+def _machine_words(found: Exportable, writer: Writer) -> dict[str, PyTree] | None:
     """What the head says of machine code for this machine; None if there is none."""
-    try:
-        machine = machine_of(program)
-    except NotMachineCode:
-        return None
-    made = object_of(machine)
-    image = machine.image
-    return {
-        "target": list(target()),
-        "processor": processor(),
-        "code": writer.section(made.code),
-        "symbol": made.symbol,
-        "extent": made.extent,
-        "order": made.order,
-        "arena": machine.arena_bytes,
-        "arrays": [writer.array(x) for x in image.consts],
-        "fills": [[k, writer.array(np.asarray(x.value).reshape(1))] for k, x in image.literals],
-        "messages": machine.messages,
-        "libraries": machine.libraries,
-        "long": runs_long(program),
-    }
+    if found.sizes is None:
+        return code_for_one(found.program, writer)
+    constants = named_constants(found.program)
+
+    def parsed(numbers: Sequence[Size]) -> Program:
+        program = parse_program(found.text, constants, numbers)
+        locate(program, "fgrad.export")
+        return program
+
+    avals = [a.like(at_present(a.shape), a.weak) for a in found.program.in_avals]
+    return code_for_lengths(avals, found.sizes, parsed, writer)
 
 
 def exportable(
@@ -194,10 +184,10 @@ def _exportable(given: _Given, entry: Entry, symbols: Symbols | None) -> Exporta
     program = inline_calls(traced) if opaque else traced
     _check_equations(program, caller)
     program = program.replace(name=_plain_name(program.name))
-    text, values, words = print_program(program, locs=False), [], None
+    text, values, axes = print_program(program, locs=False), [], None
     if symbols is not None:
         sized = numbered(text, symbols, caller)
-        text, values, words = sized.text, sized.values, sized.words(symbols)
+        text, values, axes = sized.text, sized.values, sized.axes(symbols)
     try:
         parsed = parse_program(text, named_constants(program), values)
     except (ValueError, KeyError) as error:
@@ -207,7 +197,7 @@ def _exportable(given: _Given, entry: Entry, symbols: Symbols | None) -> Exporta
     if not equal_programs(parsed, program):
         raise ExportError(f"{caller}: the text of the program is not the program.")
     locate(parsed, caller)
-    return Exportable(traced, parsed, text, arguments, results, not opaque, words)
+    return Exportable(traced, parsed, text, arguments, results, not opaque, axes)
 
 
 def _closed(entry: Entry, caller: str, jitted: object) -> Program:

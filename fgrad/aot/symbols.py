@@ -11,6 +11,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from fgrad.aot.axes import Axes
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.size_data import BadNumbers, Writer, Written, checked, evaluated, failing
 from fgrad.base.sizes import LEAST, NotShared, Size, Sizes
@@ -26,7 +27,6 @@ from fgrad.compile.jit.dynamic import (
 from fgrad.compile.jit.dynamic import checked as checked_dynamic
 from fgrad.compile.jit.entries import Entry, Traceable
 from fgrad.errors import ExportError, FgradError
-from fgrad.typing import PyTree
 
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 
@@ -45,10 +45,9 @@ class Text(NamedTuple):
     written: Written
     values: Sequence[Size]
 
-    def words(self, symbols: Symbols) -> dict[str, PyTree]:
-        """What the head of a file says of sizes."""
-        axes = [[[*place] for place in group] for group in symbols.axes]
-        return {"axes": axes, "numbers": self.written.numbers, "guards": self.written.guards}
+    def axes(self, symbols: Symbols) -> Axes:
+        """Which axes are symbols, and the numbers of these."""
+        return Axes(tuple([tuple(group) for group in symbols.axes]), self.written)
 
 
 @contextlib.contextmanager

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fgrad.aot.files import ALIGNMENT, FORMAT, HEAD, MAGIC
-from fgrad.base.digest import digest
+from fgrad.aot.files import ALIGNMENT, FORMAT, HEAD, MAGIC, crc_of
 from fgrad.base.size_functions import at_present
 from fgrad.ir.aval import Aval
 from fgrad.typing import PyTree
@@ -50,7 +49,7 @@ def write(path: str, head: dict[str, PyTree], writer: Writer) -> int:
     text = json.dumps({**head, "arrays": writer.arrays}, separators=(",", ":")).encode()
     text += b" " * (-(HEAD.size + len(text)) % ALIGNMENT)
     rest = b"".join([text, *writer.parts])
-    data = HEAD.pack(MAGIC, FORMAT, len(text), bytes.fromhex(digest(rest))) + rest
+    data = HEAD.pack(MAGIC, FORMAT, len(text), crc_of(len(text), rest)) + rest
     folder = os.path.dirname(os.path.abspath(path))
     handle, name = tempfile.mkstemp(dir=folder)
     try:

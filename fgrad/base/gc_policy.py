@@ -11,7 +11,7 @@ import gc
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from fgrad.base.fork_locks import own_lock
+from fgrad.base.system import own_lock
 
 
 @contextmanager

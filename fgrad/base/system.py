@@ -1,7 +1,8 @@
 """L0. What systems differ in: forks, the C library of a process, and the processors it may use.
 
 Linux is where all is tested. What another system lacks is asked for here, and done without:
-Windows has neither forks nor POSIX threads.
+Windows has neither forks nor POSIX threads. Locks are renewed in forked processes, where the
+threads that held them are gone.
 """
 
 from __future__ import annotations
@@ -9,9 +10,21 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from _thread import get_ident
-from collections.abc import Callable
+import weakref
+from _thread import RLock, get_ident
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class HasLock(Protocol):
+        """What keeps a lock."""
+
+        lock: RLock
+
 
 POSIX = os.name == "posix"
 # As `platform.machine` names it, whose module is 0.4 ms.
@@ -78,3 +91,55 @@ def processor() -> str:
         return ""
     lines = [line for line in text.split("\n") if line.partition(":")[0].strip() in _DESCRIBES]
     return "\n".join(lines)
+
+
+# --- locks and forks
+
+_OWNERS: weakref.WeakSet[HasLock] = weakref.WeakSet()
+
+
+def own_lock(owner: HasLock) -> RLock:
+    """A reentrant lock to be kept as `owner.lock`, which is replaced in a forked child."""
+    _OWNERS.add(owner)
+    return RLock()
+
+
+class Locked:
+    """An object with a lock."""
+
+    def __init__(self) -> None:
+        self.lock = own_lock(self)
+
+
+class Shared:
+    """A context that lasts from the first of some blocks, in all threads, to the end of the last:
+    what it changes belongs to the process."""
+
+    def __init__(self, make: Callable[[], AbstractContextManager[None]]) -> None:
+        self.make = make
+        self.lock = own_lock(self)
+        self.blocks = 0
+
+    @contextmanager
+    def block(self) -> Generator[None]:
+        """A block within."""
+        with self.lock:
+            if not self.blocks:
+                self.entered = self.make()
+                self.entered.__enter__()
+            self.blocks += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.blocks -= 1
+                if not self.blocks:
+                    self.entered.__exit__(None, None, None)
+
+
+def _renew() -> None:
+    for owner in list(_OWNERS):
+        owner.lock = RLock()
+
+
+at_fork(in_child=_renew)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias, TypeVar
 
-from fgrad.base.fork_locks import Locked
+from fgrad.base.system import Locked
 from fgrad.capture.names import MADE, WITHOUT_PARTS, children, nodes_in
 
 FunctionNode: TypeAlias = "ast.FunctionDef | ast.Lambda"

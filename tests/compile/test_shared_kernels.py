@@ -114,7 +114,7 @@ def test_other_histories_and_threads(seed: int, monkeypatch: pytest.MonkeyPatch)
     fun = random_function(100 + seed)
     found = []
     for threads in (1, 3, 2):
-        monkeypatch.setattr(shared, "_FAMILIES", shared._Families())
+        monkeypatch.setattr(shared, "_FAMILIES", [shared._Families()])
         with config.override(num_threads=threads, cache=False):
             ours = jit(fun)
             order = rng.permutation(len(calls)).tolist()

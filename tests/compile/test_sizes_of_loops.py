@@ -10,6 +10,7 @@ import pytest
 from resized import compared
 
 import fgrad
+from fgrad import lax
 
 
 def _counted(x: Any) -> Any:
@@ -121,6 +122,47 @@ def test_gradients_are_those_of_the_length(name: str, rng: np.random.Generator) 
     for n in (9, 12, 33, 64, 40):
         x = rng.normal(size=n)
         np.testing.assert_allclose(shared(x), fgrad.jit(function)(x), rtol=1e-10, atol=1e-10)
+
+
+# Where the first length is a long one, bodies are compiled apart, with tables of their own.
+BODIES: dict[str, Callable[[Any], Any]] = {
+    "until settled": lambda a: lax.while_loop(
+        lambda c: np.max(np.abs(c[0] - c[1])) > 1e-12,
+        lambda c: (0.5 * (c[0] + a / c[0]), c[0]),
+        (a, a + 1.0),
+    )[0],
+    "while a sum is small": lambda a: lax.while_loop(
+        lambda c: np.sum(c) < 1e6, lambda c: c * 1.5 + np.mean(c), a
+    ),
+    "repeated": lambda a: lax.fori_loop(0, 5, lambda _, c: c * 0.5 + np.cumsum(c) / np.max(c), a),
+    "scan": lambda a: lax.scan(
+        lambda c, k: (c * 0.9 + np.roll(c, 1) * k, np.sum(c)), a, np.arange(3.0)
+    ),
+    "scan in a scan": lambda a: lax.scan(
+        lambda c, _: (lax.scan(lambda d, k: (d + a / np.max(d) * k, None), c, np.ones(2))[0], None),
+        a, None, length=3,
+    )[0],
+    "branch": lambda a: lax.cond(
+        np.sum(a) > 0, lambda x: x / np.max(x), lambda x: np.cumsum(x) - x[::-1], a
+    ),
+    "branches of a loop": lambda a: lax.fori_loop(
+        0, 4, lambda i, c: lax.switch(i % 2, [lambda x: x / np.max(x), np.cumsum], c), a
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*BODIES, *LOOPS])
+def test_shorter_lengths_after_long_ones(name: str, rng: np.random.Generator) -> None:
+    function = BODIES.get(name) or LOOPS[name]
+    lengths = (1601, 700, 1000, 2000, 40) if name in BODIES else (150, 131, 101, 140)
+    for n, *others in (lengths, lengths[::-1]):
+        shared, plain = fgrad.jit(function, dynamic=True), fgrad.jit(function)
+        for m in (n, *others):
+            x = rng.uniform(1, 2, m)
+            for found, expected in zip(
+                fgrad.tree.leaves(shared(x)), fgrad.tree.leaves(plain(x)), strict=True
+            ):
+                np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
 
 
 SERVED = [n for n in LOOPS if n not in ("listed", "by name", "arange of halves", "covariance")]

@@ -11,16 +11,17 @@ size in a new process finds code that another process made.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from fgrad.base.digest import digest
-from fgrad.base.fork_locks import own_lock
 from fgrad.base.size_functions import at_present
 from fgrad.base.sizes import NotShared, Num, is_symbolic, value_of
+from fgrad.base.system import own_lock
 from fgrad.compile.cpu.emit.kernel import emit_function
 from fgrad.compile.cpu.emit.numbers import (
     Number,
@@ -48,9 +49,10 @@ Named: TypeAlias = "tuple[str, Number]"  # a number and what it is: an extent, a
 class _Family:
     """The kernels of one structure: what was seen, and the code for several of them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, is_told: bool) -> None:
         self.text = text
         self.name = "f_" + runtime.symbol(f"structure {text}")[2:]
+        self.is_told = is_told  # whether other processes learn of it, and it of them
         self.seen: list[tuple[Number, ...]] = []
         self.patterns: list[Pattern] = []
         self.is_open = True
@@ -99,13 +101,13 @@ class _Family:
 
     def keep(self) -> None:
         """Tell later processes."""
-        if config.cache:
+        if config.cache and self.is_told:
             known = self.is_open, tuple(map(tuple, self.patterns)), tuple(self.seen)
             runtime.store().put(self.name, marshal.dumps(known))
 
     def recall(self, numbers: tuple[Number, ...]) -> None:
         """Load the kernel patterns recorded by earlier processes."""
-        payload = runtime.store().get(self.name) if config.cache else None
+        payload = runtime.store().get(self.name) if config.cache and self.is_told else None
         if payload is None:
             return
         is_open, patterns, seen = marshal.loads(payload)
@@ -138,7 +140,8 @@ class _Seen:
 class _Families:
     """The structures that the process has met, and the numbers of the programs that had them."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_told: bool = True) -> None:
+        self.is_told = is_told
         self.lock = own_lock(self)
         self.recent: OrderedDict[str, _Family] = OrderedDict()
         self.programs: OrderedDict[Hashable, _Seen] = OrderedDict()
@@ -180,7 +183,7 @@ class _Families:
         key = digest(text.encode())
         family = self.recent.get(key)
         if family is None:
-            family = self.recent[key] = _Family(text)
+            family = self.recent[key] = _Family(text, self.is_told)
             family.recall(numbers)
             if len(self.recent) > MOST_FAMILIES:
                 self.recent.popitem(last=False)
@@ -188,7 +191,18 @@ class _Families:
         return family
 
 
-_FAMILIES = _Families()
+_FAMILIES = [_Families()]  # the last one is in use
+
+
+@contextlib.contextmanager
+def without_history() -> Iterator[None]:
+    """A context in which what code is made depends on nothing that was compiled before it."""
+    families = _Families(is_told=False)
+    _FAMILIES.append(families)
+    try:
+        yield
+    finally:
+        _FAMILIES.remove(families)
 
 
 def shared_sources(
@@ -198,7 +212,7 @@ def shared_sources(
     it is, whatever its sizes."""
     if not config.shared_kernels:
         return [(kernel_source(kernel), ()) for kernel in kernels]
-    return _FAMILIES.sources(kernels, program)
+    return _FAMILIES[-1].sources(kernels, program)
 
 
 def _content(text: str, found: Pattern) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.size_code import Formula, listed
 from fgrad.base.size_functions import at_present
-from fgrad.base.sizes import Num, Size, Sizes, is_symbolic
+from fgrad.base.sizes import NotShared, Num, Size, Sizes, is_symbolic
 from fgrad.compile.cpu.executable import Executable, Image
 from fgrad.compile.cpu.native import cycles_of
 from fgrad.compile.host.program import Call, HostProgram, Share, Step
@@ -39,7 +39,7 @@ class Instance(NamedTuple):
     executable: Executable
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """A constant that is a part of the words."""
 
     start: int
@@ -55,7 +55,8 @@ class Template:
 
     def __init__(self, program: Program, executable: Executable, sizes: Sizes) -> None:
         image, cycles = executable.image, cycles_of(program)
-        words, self.consts = _words(executable, sizes)
+        words: list[Size] = list(executable.host.words)
+        self.consts = constants_of(executable.image, sizes, words)
         self.program, self.image, self.executable = program, image, executable
         self.host_words = len(executable.host.words)
         self.words = np.array([at_present(w) for w in words], np.int64)
@@ -101,7 +102,7 @@ class Template:
         image = image._replace(
             in_avals=tuple(avals[:count]),
             out_avals=tuple(avals[count:]),
-            consts=[words[c.start : c.stop] if type(c) is _Part else c for c in self.consts],
+            consts=[words[c.start : c.stop] if type(c) is Part else c for c in self.consts],
             arena_bytes=arena_bytes,
             steps=steps,
         )
@@ -143,12 +144,15 @@ def template(program: Program, executable: object, sizes: Sizes) -> Template | N
     """The template of a program that was compiled with symbols; None if some part of it is for
     one size, as what calls Python or reads sizes from its code may be."""
     made = cast("Executable", executable)
-    origins = made.image.origins.values()
-    if any([callback.buffers for callback in made.image.callbacks]):
-        return None  # those without buffers raise what a check has found
-    if any([not isinstance(x, (str, *_SIZED)) and _has_symbols(x) for x in origins]):
-        return None
-    return Template(program, made, sizes)
+    return Template(program, made, sizes) if is_for_sizes(made.image) else None
+
+
+def is_for_sizes(image: Image) -> bool:
+    """Whether all that a program compiled with symbols has of sizes stands in its words."""
+    if any([callback.buffers for callback in image.callbacks]):
+        return False  # those without buffers raise what a check has found
+    origins = image.origins.values()
+    return not any([not isinstance(x, (str, *_SIZED)) and _has_symbols(x) for x in origins])
 
 
 def _has_symbols(task: object) -> bool:
@@ -158,16 +162,23 @@ def _has_symbols(task: object) -> bool:
     return type(task) is Num or not isinstance(task, (int, float, str, np.dtype, type(None)))
 
 
-def _words(executable: Executable, sizes: Sizes) -> tuple[list[Size], list[np.ndarray | _Part]]:
-    """The words of a program, and its constants, of which some are among these."""
-    words: list[Size] = list(executable.host.words)
-    consts: list[np.ndarray | _Part] = []
-    for array in executable.consts:
-        known = sizes.tables.get(id(array))
-        if known is None:
-            consts.append(array)
-        else:
-            start = len(words)
-            words += known[1]
-            consts.append(_Part(start, len(words)))
-    return words, consts
+def constants_of(image: Image, sizes: Sizes | None, words: list[Size]) -> list[np.ndarray | Part]:
+    """The constants of a program; those with sizes in them are added to the words.
+
+    Raises:
+        NotShared: one with sizes is not among them: a copy of it would keep those of this length.
+    """
+    if sizes is None:
+        return [*image.consts]
+    tables = {array.ctypes.data: known for array, known in sizes.tables.values()}
+    parts: dict[int, Part] = {}
+    consts: list[np.ndarray | Part] = []
+    for array in image.consts:
+        at = array.ctypes.data
+        if at in tables and at not in parts:
+            parts[at] = Part(len(words), len(words) + len(tables[at]))
+            words += tables[at]
+        consts.append(parts.get(at, array))
+    if len(parts) < len(tables):
+        raise NotShared("a table of sizes")
+    return consts

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.system import own_lock
 from fgrad.compile.entry.fields import BUCKETS, EXPORTS
 from fgrad.compile.llvm.abi import LAYOUT, WORD, Layout, function_address, imports, word_at
 from fgrad.compile.llvm.runtime import Source, build, store, symbol

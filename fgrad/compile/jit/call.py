@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fgrad import tree
-from fgrad.base.fork_locks import Locked
 from fgrad.base.gc_policy import collector_paused
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.system import Locked
 from fgrad.compile.backend import BACKENDS, RunnableOnHost
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.config import config

@@ -18,13 +18,13 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.foreign import holds_array, is_foreign, native_order, plain_array, refuse_foreign
-from fgrad.base.fork_locks import own_lock
 from fgrad.base.frames import hides_own_frames
 from fgrad.base.keywords import takes_jit_settings
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.pickling import Recipe, label_of, reduced
 from fgrad.base.sizes import NotShared
 from fgrad.base.source import warn_user
+from fgrad.base.system import own_lock
 from fgrad.compile.backend import BACKENDS, on_host
 from fgrad.compile.entry.native import NativeCalls, native_class
 from fgrad.compile.jit.call import computed, executable_of

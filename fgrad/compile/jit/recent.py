@@ -10,7 +10,7 @@ import itertools
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary, ref
 
-from fgrad.base.fork_locks import own_lock
+from fgrad.base.system import own_lock
 from fgrad.ir.program import Program
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from types import CodeType, FunctionType
 
 import numpy as np
 
-from fgrad.base.fork_locks import Locked
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.pickling import COMPILED, INTERPRETED, Recipe, Transformed, label_of
 from fgrad.base.pickling import at_prompt as declared
+from fgrad.base.system import Locked
 from fgrad.capture.explain import why_interpreted as explained
 from fgrad.compile.prompt.outside import Read, Refused, key_and_leaves
 from fgrad.compile.prompt.program import Compiled, Form, compiled_call, same_results

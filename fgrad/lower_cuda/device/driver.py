@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.base.system import own_lock
 from fgrad.config import config
 from fgrad.errors import DeviceError, DeviceMemoryError, Row
 from fgrad.lower_cuda.device import driver_api as api

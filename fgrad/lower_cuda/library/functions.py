@@ -14,8 +14,8 @@ import ctypes
 import weakref
 from typing import Any, Protocol
 
-from fgrad.base.fork_locks import own_lock
 from fgrad.base.lazy_import import lazy_module
+from fgrad.base.system import own_lock
 from fgrad.errors import DeviceError, MissingCudaError
 from fgrad.lower_cuda.device.driver import driver
 from fgrad.lower_cuda.device.missing import INSTALL
