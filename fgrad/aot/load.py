@@ -70,9 +70,9 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Loaded:
 class Loaded:
     """A function from a file.
 
-    `name` is that of the exported function, `is_native` says whether the file's machine code runs,
-    if lengths may change, for those that it is for; `program` is what it computes, which can be printed; `arguments` and `results` are the
-    structures of what it takes and returns.
+    `name` is that of the exported function; `is_native` says whether the file's machine code runs,
+    where lengths may change for those that it is for; `program` is what it computes, which can be
+    printed; `arguments` and `results` are the structures of what it takes and returns.
     """
 
     def __init__(self, file: File, trust: bool) -> None:
