@@ -97,6 +97,7 @@ def also_takes(
 
         known: Any = taking
         known.other_keywords, known.refused_keywords = frozenset(other), tuple(only)
+        known.plainly = function
         return taking  # type: ignore[return-value]
 
     return decorate

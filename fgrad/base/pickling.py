@@ -57,16 +57,18 @@ class Transformed:
     fun: Callable[..., PyTree]
     recipe: Recipe
     prefix: str  # of the label, and what makes `fun`, where both are made when they are asked for
-    work: Callable[[], Callable[..., PyTree]]
+    work: Callable[[], Callable[..., PyTree]] | None
 
     def __init__(self, fun: Callable[..., PyTree], of: Callable[..., PyTree], label: str) -> None:
-        self.fun, self.of = fun, of
+        self.fun, self.of, self.work = fun, of, None
         named(self, of, label)
 
     def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         try:
             if config.eager_compile and id(getattr(self.of, "__code__", 0)) not in INTERPRETED:
                 return at_prompt.call(self, args, kwargs)
+            if self.work is not None:
+                self.fun, self.work = self.work(), None
             return self.fun(*args, **kwargs)
         except Exception as error:
             shorten(error)
@@ -76,8 +78,8 @@ class Transformed:
 
     def __getattr__(self, name: str) -> PyTree:
         """What `transformed_later` has left for later."""
-        if name == "fun":
-            self.fun = self.work()
+        if name == "fun" and self.work is not None:
+            self.fun, self.work = self.work(), None
             return self.fun
         if name in _LATER and "__label__" not in self.__dict__:
             own = dict(self.__dict__)
@@ -143,14 +145,17 @@ def pickles_as_call(make: Callable[P, R]) -> Callable[P, R]:
     """Decorator of a function that makes functions, or named tuples of them: they are pickled as
     the call that made them."""
 
+    # What `also_takes` calls where there are no keywords.
+    plainly: Callable[..., PyTree] = getattr(make, "plainly", make)
+
     @functools.wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> R:
-        result = make(*args, **kwargs)
+        result: PyTree = make(*args, **kwargs) if kwargs else plainly(*args)
         recipe = tuple.__new__(Recipe, (made, args, kwargs, None))
-        if type(result) is Transformed:
-            result.recipe = recipe
-            return result
-        return with_recipe(result, recipe)
+        if type(result) is not Transformed:
+            return with_recipe(result, recipe)
+        result.recipe = recipe
+        return result  # type: ignore[return-value]
 
     return made
 

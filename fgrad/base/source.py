@@ -38,6 +38,7 @@ _LIBRARIES = (os.path.join(_SITE, ""), os.path.join(os.path.dirname(os.__file__)
 
 USERS, LIBRARY, OWN = 0, 1, 2  # whose code a file holds
 _owners: dict[str, int] = {}
+_own_files: set[str] = set()  # those whose owner was asked for, and is fgrad
 
 
 class Loc(NamedTuple):
@@ -68,6 +69,8 @@ def owner_of(file: str) -> int:
     if found is None:
         own, library = file.startswith(_OWN), file.startswith(_LIBRARIES)
         found = _owners[file] = OWN if own else LIBRARY if library else USERS
+        if own:
+            _own_files.add(file)
     return found
 
 
@@ -97,20 +100,19 @@ def user_frame() -> FrameType | None:
 
 def here() -> RawLoc:
     """The raw location of the innermost user frame; to be called from fgrad's code."""
-    frame: FrameType | None = sys._getframe(2)
     # Keyed by file, not by code object: hashing a code object reads all of its instructions.
-    owners = _owners.get
-    while frame is not None:
+    own = _own_files
+    frame: FrameType = sys._getframe(2)
+    try:
+        while frame.f_code.co_filename in own:
+            frame = frame.f_back  # type: ignore[assignment]
         code = frame.f_code
-        owner = owners(code.co_filename)
-        if owner != OWN:
-            if owner == USERS:
-                return code, frame.f_lasti
-            if owner_of(code.co_filename) != OWN:
-                break
-        frame = frame.f_back
-    frame = user_frame() or sys._getframe(1)
-    return frame.f_code, frame.f_lasti
+        if _owners[code.co_filename] == USERS:
+            return code, frame.f_lasti
+    except (AttributeError, KeyError):
+        pass  # there is no frame more, or nobody has asked for the owner of the file
+    found = user_frame() or sys._getframe(1)
+    return found.f_code, found.f_lasti
 
 
 class _Heard(threading.local):

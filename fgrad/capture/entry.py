@@ -22,7 +22,7 @@ from fgrad.base.lazy_import import lazy_module
 from fgrad.base.source import USERS, owner_of
 from fgrad.capture.listed import LISTED
 from fgrad.tracing import capturing
-from fgrad.tracing.capturing import rolls
+from fgrad.tracing.capturing import left_alone, rolls
 
 convert = lazy_module("fgrad.capture.operators")
 
@@ -59,8 +59,11 @@ def is_plain(fun: FunctionType, light: bool) -> bool:
     if found is None:
         if len(_plain) > 4096:
             _plain.clear()
+            left_alone.clear()
         indexes = not light and _reads_elements(code)
         found = _plain[id(code), light] = code, _is_plain(code, fun, light, indexes), indexes
+        if light and found[1]:
+            left_alone[id(code)] = code
     given = [*(fun.__defaults__ or ()), *(fun.__kwdefaults__ or {}).values()]
     held = all([_holds_familiar(cell, found[2]) for cell in fun.__closure__ or ()])
     return found[1] and held and all([_is_left_alone(value, found[2]) for value in given])

@@ -173,6 +173,7 @@ class Primitive:
         # supports(record, cts, parts) -> cotangents of operands with the supports that follow
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
         # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps
+        # each_back: the transpose, if it is linear in each of its operands
         # moves: for linear ones whose rules serve bool arrays too, see `Moves`
         # reorders(values, params): whether a result of operands in C order is not (tracing/layouts)
         # makes_order: whether the result lies in C order whatever the operands do
@@ -188,6 +189,7 @@ class Primitive:
         self.supports: Rule | None = None
         self.moves: Moves | None = None
         self.moved_back: Rule | None = None
+        self.each_back: Rule | None = None
         self.accumulate: Rule | None = None
         self.places: Rule | None = None
         self.reorders: Rule | None = None
@@ -275,6 +277,8 @@ class Primitive:
         """Decorator: set the transpose of the linear part."""
         if self.linear_in == "all" and not (self.moves and self.moves.transpose_gaps):
             self.moved_back = rule
+        if self.linear_in == "each" and not self.multiple:
+            self.each_back = rule
         return self._set("transpose", rule)
 
     def batch(self, rule: R) -> R:

@@ -57,18 +57,20 @@ _ARRAYS = (Tracer, np.ndarray)
 @implements("matmul", "linalg.matmul")
 def matmul(x1: Value, x2: Value, /, out: Array | None = None, **kwargs: Any) -> Value:
     """The matrix product over the last axes; leading axes broadcast."""
-    refuse_out("matmul", out)
+    if out is not None:
+        refuse_out("matmul", out)
     if kwargs:
         return _matmul_as(x1, x2, **kwargs)
-    plain = type(x1) in _ARRAYS and type(x2) in _ARRAYS
-    if plain and x1.dtype is x2.dtype and x1.dtype.kind == "f":
-        a, b = x1, x2
-    else:
-        a, b = _pair("matmul", x1, x2)
-    m, n = len(a.shape), len(b.shape)
+    a, b = x1, x2
+    plain = type(a) in _ARRAYS and type(b) in _ARRAYS
+    dtype = a.dtype if plain else None
+    if dtype is None or dtype is not b.dtype or dtype.kind != "f":
+        a, b = _pair("matmul", a, b)
+    left, right = a.shape, b.shape
+    m, n = len(left), len(right)
     if not m or not n:
         raise ArgumentError("matmul: operands of rank 0 are not allowed; use * instead")
-    if a.shape[-1] != b.shape[-2 if n > 1 else 0]:
+    if left[-1] != right[-2 if n > 1 else 0]:
         raise _mismatch("matmul", a, b)
     if n <= 2:
         return dt.dot_general(a, b, ((m - 1,), (max(n - 2, 0),)))

@@ -38,7 +38,7 @@ from fgrad.ops.size import number
 from fgrad.ops.squares import sum_squares
 from fgrad.trace import Tracer, Value, concrete
 from fgrad.tracing.fastpath import bind_one
-from fgrad.typing import Array, ArrayLike, Axis, DTypeLike
+from fgrad.typing import Array, ArrayLike, Axis, DTypeLike, PyTree
 
 Reducer = Callable[[Value, "tuple[int, ...]"], Value]
 _EVERY_AXIS = [tuple(range(n)) for n in range(65)]
@@ -314,10 +314,17 @@ def mean(
     where: ArrayLike = True,
 ) -> Value:
     """The arithmetic mean."""
-    refuse_out("mean", out)
-    if type(a) is Tracer and a.dtype.char in "df" and dtype is None and where is True and a.shape:
-        total = reduce_fast(REDUCE_SUM, a, axis, keepdims)
-        return ew.div(total, number(count_of(a, axis), a.dtype, total.shape))
+    if out is not None:
+        refuse_out("mean", out)
+    if type(a) is Tracer and dtype is None and where is True:
+        known: PyTree = a.known_aval if a.value is None else a.value
+        shape = known.shape
+        if known.dtype.char in "df" and shape:
+            if axis is None and not is_set(keepdims):
+                total = bind_one(REDUCE_SUM, a, {"axes": _EVERY_AXIS[len(shape)]})
+                return ew.div(total, number(math.prod(shape), known.dtype))
+            total = reduce_fast(REDUCE_SUM, a, axis, keepdims)
+            return ew.div(total, number(count_of(a, axis), known.dtype, total.shape))
     x = as_array(a)
     work, result = _work_dtype(x, dtype)
     x = masked(convert(x, work), where, 0)

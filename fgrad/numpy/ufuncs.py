@@ -46,7 +46,7 @@ from fgrad.trace import Tracer, Value, bind, concrete
 from fgrad.tracing.fastpath import binary_door
 from fgrad.tracing.layouts import ordered
 from fgrad.tracing.tables import numpy_functions
-from fgrad.typing import Array, ArrayLike, DTypeLike
+from fgrad.typing import Array, ArrayLike, DTypeLike, PyTree
 
 Function = Callable[..., Any]
 
@@ -196,8 +196,11 @@ def fast_unary(apply: Function, general: Function, kinds: str = "f") -> Function
     """Record a primitive at once for a tracer of numbers of some kinds."""
 
     def function(x: ArrayLike, *args: ArrayLike, **kwargs: object) -> object:
-        if type(x) is Tracer and not args and not kwargs and x.dtype.kind in kinds:
-            return apply(x)
+        if type(x) is Tracer and not args and not kwargs:
+            value = x.value
+            a: PyTree = x.known_aval if value is None else value
+            if a.dtype.kind in kinds:
+                return apply(x)
         return general(x, *args, **kwargs)
 
     return function
@@ -296,12 +299,13 @@ def _ufunc_form(prim: Primitive, general: Function) -> Function:
             return general(x, y, *args, **kwargs)
         if type(x) is Tracer:
             return general(x, y) if x.weak else fast(x, y)
-        if type(x) is not np.ndarray or type(y) is not Tracer or x.dtype is not y.dtype:
+        if type(x) is not np.ndarray or type(y) is not Tracer:
             return general(x, y)
-        if not x.ndim or x.dtype.kind != "f":
+        value, dtype, shape = y.value, x.dtype, x.shape
+        b: PyTree = y.known_aval if value is None else value
+        if dtype is not b.dtype or not shape or dtype.kind != "f":
             return general(x, y)
-        shape = y.shape
-        return apply(x, y) if x.shape == shape else _spread_apply(apply, x, y, x.shape, shape)
+        return apply(x, y) if shape == b.shape else _spread_apply(apply, x, y, shape, b.shape)
 
     return function
 

@@ -20,7 +20,8 @@ from fgrad.ops.families import bilinear_jvp, in_float32
 from fgrad.ops.loop_to_python import PREPARED
 from fgrad.ops.shape import Ints, inverse_permutation, permute
 from fgrad.ops.stacked import pull_outer
-from fgrad.trace import Value, bind
+from fgrad.trace import Value
+from fgrad.tracing.fastpath import bind_pair
 
 Pair = tuple[Ints, Ints]
 
@@ -77,10 +78,10 @@ class _TransposePlan(NamedTuple):
 
     a_contract: Pair
     a_batch: Pair
-    a_order: Ints
+    a_order: Ints | None  # None where they stay
     b_contract: Pair
     b_batch: Pair
-    b_order: Ints
+    b_order: Ints | None
 
 
 @lru_cache(maxsize=4096)
@@ -93,10 +94,10 @@ def _transpose_plan(a_ndim: int, b_ndim: int, contract: Pair, batch: Pair) -> _T
     return _TransposePlan(
         (ct_b, plan.b_free),
         (ct_batch, batch[1]),
-        inverse_permutation((*batch[0], *plan.a_free, *_paired(contract[1], contract[0]))),
+        _reordered((*batch[0], *plan.a_free, *_paired(contract[1], contract[0]))),
         (plan.a_free, ct_a),
         (batch[0], ct_batch),
-        inverse_permutation((*batch[1], *_paired(contract[0], contract[1]), *plan.b_free)),
+        _reordered((*batch[1], *_paired(contract[0], contract[1]), *plan.b_free)),
     )
 
 
@@ -117,9 +118,16 @@ PREPARED[dot_general_p] = _prepared
 
 
 @dot_general_p.evaluate
-@in_float32
-def _(a: Value, b: Value, *, contract: Pair, batch: Pair) -> Value:
+def _(a: np.ndarray, b: np.ndarray, *, contract: Pair, batch: Pair) -> Value:
     plan = _plan(a.ndim, b.ndim, contract, batch)
+    if plan.dot is None or a.dtype.kind == "V":
+        return _product(a, b, plan=plan, contract=contract, batch=batch)
+    turned_a, turned_b = plan.dot  # the method, as `np.dot` looks first for who overrides it
+    return (a.T if turned_a else a).dot(b.T if turned_b else b)
+
+
+@in_float32
+def _product(a: Value, b: Value, *, plan: _Plan, contract: Pair, batch: Pair) -> Value:
     if plan.dot is not None:
         return np.dot(a.T if plan.dot[0] else a, b.T if plan.dot[1] else b)
     if not contract[0] and not batch[0]:
@@ -146,10 +154,18 @@ def _(
     plan = _transpose_plan(len(a.shape), len(b.shape), contract, batch)
     left = right = None
     if wanted[0]:
-        left = permute(dot_general(ct, b, plan.a_contract, plan.a_batch), plan.a_order)
+        left = dot_general(ct, b, plan.a_contract, plan.a_batch)
+        left = left if plan.a_order is None else permute(left, plan.a_order)
     if wanted[1]:
-        right = permute(dot_general(a, ct, plan.b_contract, plan.b_batch), plan.b_order)
+        right = dot_general(a, ct, plan.b_contract, plan.b_batch)
+        right = right if plan.b_order is None else permute(right, plan.b_order)
     return left, right
+
+
+def _reordered(axes: Ints) -> Ints | None:
+    """The permutation that undoes the order of some axes; None if it is theirs."""
+    inverse = inverse_permutation(axes)
+    return None if inverse == tuple(range(len(axes))) else inverse
 
 
 def _paired(order: Ints, partner: Ints) -> Ints:
@@ -182,4 +198,4 @@ def _shifted(axes: Ints, d: int) -> Ints:
 
 def dot_general(a: Value, b: Value, contract: Pair, batch: Pair = ((), ())) -> Value:
     """Sum products over `contract` axes, elementwise over `batch` axes, all pairs of the others."""
-    return bind(dot_general_p, a, b, contract=contract, batch=batch)
+    return bind_pair(dot_general_p, a, b, {"contract": contract, "batch": batch})

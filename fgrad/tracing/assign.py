@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -388,7 +389,7 @@ def immutable(aval: Aval) -> InPlaceError:
     )
 
 
-def freeze(arrays: list[np.ndarray], frozen: Frozen) -> None:
+def freeze(arrays: Iterable[np.ndarray], frozen: Frozen) -> None:
     """Make arrays read-only during a trace, without keeping them alive."""
     for x in arrays:
         x.flags.writeable = False

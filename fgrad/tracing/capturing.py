@@ -31,6 +31,9 @@ from fgrad.tracing.budget import is_too_large_for_python
 from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import PyTree
 
+# The code, by its identity, of functions that stay as they are in an outermost trace with values,
+# unless they have defaults or close over something.
+left_alone: dict[int, CodeType] = {}
 captured: Provided[Callable[[Any], Any]] = Provided("fgrad.capture.entry.captured")
 
 
@@ -101,6 +104,9 @@ class UserForm:
         if builder.state.captures is False:
             return fun
         code, few, named = fun.__code__, fun.__defaults__, fun.__kwdefaults__
+        bare = few is None and named is None and fun.__closure__ is None
+        if bare and left_alone.get(id(code)) is code and builder.eager and builder.what != "vmap":
+            return fun
         if kept is None or kept[1] is not code or kept[2] is not few or kept[3] is not named:
             kept = self.kept = user_form(fun), code, few, named
         return kept[0]

@@ -34,6 +34,9 @@ def constant(builder: Builder, x: np.ndarray) -> np.ndarray:
             return x
     elif x.nbytes <= SMALL or builder.outlives:
         return x.copy()
+    elif x.base is None:
+        freeze((x,), builder.frozen)
+        return x
     memory = writable_memory(x)
     if memory and (x.nbytes <= SMALL or builder.outlives):
         return x.copy()
@@ -43,5 +46,6 @@ def constant(builder: Builder, x: np.ndarray) -> np.ndarray:
 
 def thaw_constants(builder: Builder, error: BaseException | None) -> None:
     """Make frozen arrays writable again at the end of a trace; explain failed writes to them."""
-    note_read_only(error, KEPT)
+    if error is not None:
+        note_read_only(error, KEPT)
     thaw(builder.frozen)

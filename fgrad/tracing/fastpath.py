@@ -18,7 +18,7 @@ from fgrad.ir.primitive import OUT, Primitive
 from fgrad.trace import UNREAD, Builder, Tracer, Value, bind
 from fgrad.tracing.on_device import DEVICES
 from fgrad.tracing.record import Record, new
-from fgrad.typing import EqnParams, Operand
+from fgrad.typing import EqnParams, Operand, PyTree
 
 # All fast paths with their primitives, so that `debug.nans` can check their results too.
 DOORS: list[tuple[Primitive, Callable[..., Value]]] = []
@@ -65,6 +65,54 @@ def bind_one(prim: Primitive, x: Operand, params: EqnParams) -> Any:
     record = (prim, (x.index,), (value,), params, (index,), kept, loc, state.via)
     builder.records.append(new(Record, record))
     return Tracer(builder, index, result, None)
+
+
+def bind_pair(prim: Primitive, x: Operand, y: Operand, params: EqnParams) -> PyTree:
+    """`bind(prim, x, y, **params)` for a primitive of one result that keeps no residuals, with a
+    short way for values of one trace, known in no other, and plain arrays."""
+    of = x if type(x) is Tracer else y
+    if type(of) is not Tracer:
+        if DEVICES or OPEN.traces:
+            return bind(prim, x, y, **params)
+        return prim.evaluate_rule(x, y, **params)
+    builder = of.builder
+    pattern = 4 + 2 * (type(x) is Tracer) + (type(y) is Tracer)
+    unread = prim.unread.get(pattern)
+    if unread is None:
+        unread = prim.unread_by(pattern)
+    first = _operand(builder, x, 0 in unread) if builder.plain else None
+    second = None if first is None else _operand(builder, y, 1 in unread)
+    if first is None or second is None:
+        return bind(prim, x, y, **params)
+    result = prim.evaluate_rule(first[0], second[0], **params)
+    kept = UNREAD if OUT in unread else (result,)
+    index = builder.count
+    builder.count = index + 1
+    state = builder.state
+    loc = state.loc or here()
+    ins, values = (first[1], second[1]), (first[2], second[2])
+    record = (prim, ins, values, params, (index,), kept, loc, state.via)
+    builder.records.append(new(Record, record))
+    return Tracer(builder, index, result, None)
+
+
+def _operand(builder: Builder, x: Operand, unread: bool) -> tuple[PyTree, PyTree, PyTree] | None:
+    """The value of an operand, its number or the constant, and what the derivative sees of it; None
+    where an enclosing trace knows it, or none does."""
+    if type(x) is Tracer:
+        value = x.value
+        if x.builder is not builder or value is None or type(value) is Tracer:
+            return None
+        if not unread:
+            return value, x.index, value
+        aval = x.known_aval
+        if aval is None or aval.weak:
+            aval = x.known_aval = Aval(value.shape, value.dtype)
+        return value, x.index, aval
+    if type(x) is not np.ndarray:
+        return None
+    kept = _constant(builder, x, not unread)
+    return (x, None, Aval(x.shape, x.dtype)) if kept is None else (kept, kept, kept)
 
 
 def bind_at(prim: Primitive, x: Value, places: Sequence[Value], params: EqnParams) -> Any:

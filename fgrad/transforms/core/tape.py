@@ -413,6 +413,8 @@ def _pull_general(
 def _pulled(record: Record, cts: list[Tangent], wanted: tuple[bool, ...]) -> Sequence[Tangent]:
     """The cotangents of an equation's operands."""
     prim, _, values, params, _, results, _, _ = record
+    if prim.each_back is not None and prim.pullback is None and type(cts[0]) is not Selected:
+        return prim.each_back(cts[0], wanted, *values, **params)
     moves = prim.moves
     if moves is not None and moves.holds_for(**params):
         if type(cts[0]) is Selected or moves.transpose_gaps:
