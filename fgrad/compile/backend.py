@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # a program that is found in the cache needs none of these
     from fgrad.compile.fuse.partition import Fusion
     from fgrad.compile.kernel.ir import Kernel
     from fgrad.compile.tasks.plan import Donation, Plan
+    from fgrad.compile.tasks.steps import Step
 
 
 class Backend(NamedTuple):
@@ -36,7 +37,8 @@ class Backend(NamedTuple):
     a kernel by its outermost loop alone: long reductions are two kernels then, and long kernels of
     several loops are split by loop.  `convs` gives convolutions to a library of the device;
     `prepare` rewrites a program before its products are canonical and `products` after; `join`
-    rewrites fused groups.  `texts` returns what FGRAD_SHOW prints of kernels for one of `topics`.
+    rewrites fused groups, and `routines` steps before memory is planned.  `texts` returns what
+    FGRAD_SHOW prints of kernels for one of `topics`.
     `on_host` says that its programs are `RunnableOnHost`, on NumPy's arrays; else
     `RunnableOnDevice`.
     `stored` takes a program from disk or calls what compiles it, and `steps` makes each step of a
@@ -58,6 +60,7 @@ class Backend(NamedTuple):
     stored: Callable[[Program, Sequence[Donation], Callable[[], Runnable]], Runnable]
     steps: Callable[[Program, Plan], TimedSteps] | None
     template: Callable[[Program, Runnable, Sizes], Template | None] = lambda *_: None
+    routines: Callable[[Program, list[Step]], list[Step]] = lambda _program, steps: steps
 
 
 class Template(Protocol):

@@ -6,7 +6,7 @@ Program -> Program   inline dce cse collectives legalize_bfloat16 legalize_compl
                      backend, see `Backend`
 Program -> groups    fuse, and the backend's join
 groups -> steps      lower update_in_place parameterize_constants split_steps schedule loop_fission
-                     control
+                     control, and the backend's routines
 steps -> native      plan and the backend's build
 """
 
@@ -167,6 +167,8 @@ def _compile(
         steps,
         size=lambda compiled: len(compiled[1]),
     )
+    # Before memory is planned, which asks nothing of how an array lies in its own.
+    steps = log.timed("routines", lambda s: backend.routines(program, s), steps, size=len)
     planned = log.timed(
         "plan", lambda s: plan(program, s, donated), steps, size=lambda p: len(p.steps)
     )

@@ -13,12 +13,13 @@ from fgrad.compile.backend import Backend
 from fgrad.compile.cpu.program_cache import stored
 
 if TYPE_CHECKING:
-    from fgrad.compile.cpu import kernels, link, templates
+    from fgrad.compile.cpu import kernels, lane_factors, link, templates
     from fgrad.compile.kernel.ir import Kernel
     from fgrad.compile.passes import spread_checks
     from fgrad.compile.schedule import order
 else:
     kernels = lazy_module("fgrad.compile.cpu.kernels")
+    lane_factors = lazy_module("fgrad.compile.cpu.lane_factors")
     link = lazy_module("fgrad.compile.cpu.link")
     templates = lazy_module("fgrad.compile.cpu.templates")
     order = lazy_module("fgrad.compile.schedule.order")
@@ -50,6 +51,7 @@ BACKEND = Backend(
     topics=("llvm", "asm"),
     on_host=True,
     stored=stored,
+    routines=lambda program, steps: lane_factors.factors_in_lanes(program, steps),
     steps=lambda program, plan: link.StepPrograms(program, plan),
     template=lambda program, executable, sizes: templates.template(program, executable, sizes),
 )

@@ -30,6 +30,7 @@ from fgrad.compile.cpu.lapack import (
     routine_address,
     step_code,
 )
+from fgrad.compile.cpu.stack_block import lanes_of
 from fgrad.compile.kernel.machine import LAPACK_CYCLES, LAPACK_CYCLES_OVER_N3
 from fgrad.ir.aval import FLOAT64
 from fgrad.ops.complex import real_dtype
@@ -237,6 +238,15 @@ def _order(b: Body, pivots: str, order: str, m: int, k: int) -> None:
     b.end(loop, k)
 
 
+def together(
+    name: str, dtype: np.dtype = FLOAT64, n: int = 1, m: int = 1, batch: int = 1, **_: object
+) -> int:
+    """How many matrices of a stack are taken at a time."""
+    if name not in SPEED_UP or not small_stacks.in_lanes(dtype, max(n, m), batch):
+        return 1
+    return lanes_of(dtype)
+
+
 def cycles(
     name: str,
     dtype: np.dtype = FLOAT64,
@@ -251,8 +261,8 @@ def cycles(
         return 0.0
     size = max(n, m)
     each = LAPACK_CYCLES_OVER_N3.get(name, 0.5 * k / size) * size**3
-    together = SPEED_UP.get(name, 1) if small_stacks.in_lanes(dtype, size, batch) else 1
-    return batch * (each + LAPACK_CYCLES) / together
+    speed_up = SPEED_UP.get(name, 1) if small_stacks.in_lanes(dtype, size, batch) else 1
+    return batch * (each + LAPACK_CYCLES) / speed_up
 
 
 LAPACK: dict[str, Callable[..., Native]] = {

@@ -200,7 +200,7 @@ def _native_steps(plan: Plan, table: _Linking) -> list[Step]:
 
 def _library_calls(step: LibraryStep, plan: Plan, table: _Linking) -> list[Step]:
     routine = native_task(step.routine)
-    address, extent, cost, callback, words = native_routine(routine)
+    address, extent, cost, callback, words, grain = native_routine(routine)
     last = [table.tables[words]] if words else []
     table.origins[address] = routine
     table.callbacks += [callback] if callback is not None else []
@@ -210,7 +210,7 @@ def _library_calls(step: LibraryStep, plan: Plan, table: _Linking) -> list[Step]
         numbers = [table.number(s, at) for s, at in zip(slots, offsets, strict=True)] + last
         # Each piece of a product copies the other operand anew: few pieces.
         each = 2 if isinstance(routine, Gemm) else 4
-        steps.append(shared_call(address, extent, 1, cost, tuple(numbers), each))
+        steps.append(shared_call(address, extent, grain, cost, tuple(numbers), each))
         if isinstance(routine, UfuncLoop) and callback is not None:
             steps.append(Call(check(routine.buffers)[0], 0, 1, tuple(numbers)))
     return steps

@@ -61,6 +61,7 @@ class NativeRoutine(NamedTuple):
     cost: float
     callback: Callback | None
     table: tuple[int, ...] = ()  # the last buffer
+    grain: int = 1  # pieces of the range are multiples of it
 
 
 def native_routine(routine: NativeTask) -> NativeRoutine:
@@ -101,7 +102,8 @@ def _matrix_routine(routine: MatrixRoutine) -> NativeRoutine:
     params = dict(routine.params)
     native = lapack_factors.LAPACK[routine.name](**params)
     cost = lapack_factors.cycles(routine.name, **params)
-    return NativeRoutine(native.address, routine.batch, cost, native.failure)
+    grain = lapack_factors.together(routine.name, **params)
+    return NativeRoutine(native.address, routine.batch, cost, native.failure, grain=grain)
 
 
 def _special(f: SpecialFunction) -> NativeRoutine:

@@ -59,6 +59,7 @@ class Block(Routine):
         self.kind = self.vector(self.part)
         self.suffix = f"v{self.lanes}f{8 * self.size}"
         self.mask = f"<{self.lanes} x i1>"
+        self.first = ""  # the number of the matrix in the first lane
         self.numbers: list[str] = []  # of the matrices in the lanes
         self.bad = self.variable(self.vector("i32"), "zeroinitializer")
         self.left = self.variable(self.vector("i32"), "zeroinitializer")  # to a library
@@ -71,6 +72,7 @@ class Block(Routine):
 
     def begin(self, first: str) -> None:
         """The numbers of the matrices of a block."""
+        self.first = first
         last = self.op("sub nsw", "i64", "%hi", 1)
         for k in range(self.lanes):
             own = self.op("add nsw", "i64", first, k)
@@ -84,6 +86,17 @@ class Block(Routine):
         """Where the matrix of each lane begins in a buffer."""
         base = self.buffer(number)
         return [self.at(base, self.op("mul nsw", "i64", m, size), part) for m in self.numbers]
+
+    def lying(self, number: int, size: int) -> str:
+        """Where the elements of a block begin in a buffer that has them in lanes."""
+        return self._lying(number, size * self.parts, self.part)
+
+    def lying_integers(self, number: int, size: int) -> str:
+        """The same of int32 numbers."""
+        return self._lying(number, size, "i32")
+
+    def _lying(self, number: int, size: int, part: str) -> str:
+        return self.at(self.buffer(number), self.op("mul nsw", "i64", self.first, size), part)
 
     def pull(self, work: str, number: int, size: int) -> None:
         """Read the elements of all matrices."""
@@ -371,6 +384,11 @@ class Block(Routine):
     def compare_whole(self, condition: str, a: str, b: str) -> str:
         """A comparison of int32 numbers."""
         return self.emit(f"icmp {condition} {self.vector('i32')} {a}, {b}")
+
+    def somewhere_other(self, rows: str, i: Place) -> str:
+        """Whether the row of a lane, an int32 number, is another one than row i."""
+        others = self.compare_whole("ne", rows, self.whole(i))
+        return self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", (self.mask, others))
 
     def least(self, a: str) -> str:
         """The least of the int32 numbers, as one i64."""
