@@ -172,8 +172,8 @@ class Primitive:
         #     (ops/places.py), or an integer array, all of which have one shape
         # supports(record, cts, parts) -> cotangents of operands with the supports that follow
         # selects: whether `pullback` and `jvp` take and give `Selected` values (ops/selected.py)
-        # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps
-        # each_back: the transpose, if it is linear in each of its operands
+        # moved_back: the transpose, if it is linear in all operands and leaves no zeros in gaps;
+        # each_back: if it is linear in each of them
         # moves: for linear ones whose rules serve bool arrays too, see `Moves`
         # reorders(values, params): whether a result of operands in C order is not (tracing/layouts)
         # makes_order: whether the result lies in C order whatever the operands do
@@ -181,8 +181,7 @@ class Primitive:
         # checks: whether it raises for some values, so that it runs, used or not
         self.save: Rule | None = None
         self.linearizes = False
-        self.effect = False
-        self.checks = False
+        self.effect = self.checks = False
         self.composition: Rule | None = None
         self.pullback: Rule | None = None
         self.selects = False
