@@ -7,16 +7,17 @@ transform knows. A constant matrix of `scipy.sparse` becomes one of these where 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
 from fgrad import tree
 from fgrad.base.foreign import is_scipy_sparse
-from fgrad.errors import ArgumentError, ShapeError, UnsupportedTypeError
+from fgrad.errors import ArgumentError, ShapeError, UnsupportedNumpyError, UnsupportedTypeError
 from fgrad.numpy.at_indexing import at
 from fgrad.numpy.promote import as_array, as_operand, user_line
 from fgrad.trace import Tracer, Value
-from fgrad.typing import DTypeLike, PyTree
+from fgrad.typing import ArrayLike, DTypeLike, PyTree
 
 
 def _turned(shape: tuple[int, int]) -> tuple[int, int]:
@@ -131,6 +132,10 @@ class CsrMatrix:
         """The matrix with conjugate entries."""
         return CsrMatrix(np.conj(self.data), self.pattern)
 
+    def with_data(self, data: Value) -> CsrMatrix:
+        """The matrix with other entries at the same places."""
+        return CsrMatrix(data, self.pattern)
+
     def __matmul__(self, x: PyTree) -> PyTree:
         if isinstance(x, CsrMatrix) or is_scipy_sparse(x):
             return _product_of(self, _sparse(x, "@"))
@@ -197,6 +202,12 @@ class CsrMatrix:
         kept = self.shape[1 if axis in (0, -2) else 0]
         total = np.zeros(kept, np.sum(np.zeros(0, self.dtype)).dtype)
         return at(total)[places].add(self.data.astype(total.dtype))
+
+    def __getattr__(self, name: str) -> PyTree:
+        return _method_of(self, name)
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *_METHODS, *_PROPERTIES]
 
 
 def _flatten(x: CsrMatrix) -> tuple[tuple[Value], Pattern]:
@@ -304,6 +315,158 @@ def gathered(places: np.ndarray, data: Value, shape: tuple[int, int]) -> CsrMatr
     rows, columns = np.divmod(each, max(1, shape[1]))
     total = at(np.zeros(len(each), data.dtype))[which.reshape(-1)].add(data)
     return CsrMatrix(total, by_rows(rows, columns, shape))
+
+
+# --- further methods, under SciPy's names: functions with f(0) = 0 are of the entries alone
+
+_OF_ENTRIES = (
+    "arcsin", "arcsinh", "arctan", "arctanh", "ceil", "deg2rad", "expm1", "floor", "log1p",
+    "rad2deg", "rint", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
+_SCIPYS = frozenset(
+    {
+        "argmax", "argmin", "check_format", "eliminate_zeros", "getformat", "maximum", "maxprint",
+        "minimum", "nanmax", "nanmin", "nonzero", "prune", "reshape", "resize", "setdiag", "tobsr",
+        "tocoo", "tocsc", "todia", "todok", "tolil", "has_canonical_format", "has_sorted_indices",
+        "sort_indices", "sorted_indices", "sum_duplicates", "count_nonzero",
+    }
+)  # fmt: skip
+
+
+def _of_entries(name: str) -> Callable[[CsrMatrix], CsrMatrix]:
+    def method(a: CsrMatrix) -> CsrMatrix:
+        once = a.summed()
+        return once.with_data(getattr(np, name)(once.data))
+
+    return method
+
+
+def _power(a: CsrMatrix, n: ArrayLike, dtype: object = None) -> CsrMatrix:
+    """Each entry to a positive power."""
+    if np.shape(n) != () or not n > 0:
+        rows = (*user_line(), ("write", "a number above zero, so that zeros stay zero"))
+        raise ArgumentError(f"CsrMatrix.power: n={n!r}.", rows)
+    once = a.summed()
+    found = once.with_data(once.data**n)
+    return found if dtype is None else found.astype(dtype)  # type: ignore[arg-type]
+
+
+def _multiply(a: CsrMatrix, other: PyTree) -> CsrMatrix:
+    """The product by elements with a number, an array that broadcasts, or a sparse matrix."""
+    if isinstance(other, CsrMatrix) or is_scipy_sparse(other):
+        return _both(a, other if isinstance(other, CsrMatrix) else constant_matrix(other))
+    x = as_operand(other)
+    if np.shape(x) == ():
+        return a.with_data(a.data * x)
+    try:
+        fits = np.broadcast_shapes(np.shape(x), a.shape) == a.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"A sparse matrix of shape {a.shape} times an array of shape {np.shape(x)}.",
+            user_line(),
+        )
+    return a.with_data(a.data * np.broadcast_to(x, a.shape)[a.pattern.rows, a.indices])
+
+
+def _places(a: CsrMatrix) -> np.ndarray:
+    return a.pattern.rows * np.int64(a.shape[1]) + a.indices
+
+
+def _both(a: CsrMatrix, b: CsrMatrix) -> CsrMatrix:
+    """The entries that both have."""
+    if a.shape != b.shape:
+        raise ShapeError(f"Sparse matrices of shapes {a.shape} and {b.shape}.", user_line())
+    a, b = a.summed(), b.summed()
+    places, left, right = np.intersect1d(
+        _places(a), _places(b), assume_unique=True, return_indices=True
+    )
+    return gathered(places, a.data[left] * b.data[right], a.shape)
+
+
+def _mean(a: CsrMatrix, axis: int | None = None) -> Value:
+    """The mean of all elements, zeros too, or the means along an axis."""
+    total = (a if a.dtype.kind in "fc" else a.astype(np.float64)).sum(axis)
+    count = a.shape[0] * a.shape[1] if axis is None else a.shape[axis]
+    return total / count
+
+
+def _trace(a: CsrMatrix, offset: int = 0) -> Value:
+    """The sum of the entries of a diagonal."""
+    which = np.flatnonzero(a.indices - a.pattern.rows == offset)
+    return np.sum(a.data[which])
+
+
+def _extreme(name: str) -> Callable[..., Value]:
+    def method(a: CsrMatrix, axis: None = None) -> Value:
+        if axis is not None:
+            raise _refused(f"{name} with axis")
+        once = a.summed()
+        full = once.nnz == a.shape[0] * a.shape[1]
+        parts = [once.data] if full else [once.data, np.zeros(1, a.dtype)]
+        return getattr(np, name)(np.concatenate(parts))
+
+    return method
+
+
+def _copy(a: CsrMatrix, order: object = None, copy: bool = False) -> CsrMatrix:
+    """The same: nothing is written into a traced matrix."""
+    return a
+
+
+def _conjugate(a: CsrMatrix, copy: bool = True) -> CsrMatrix:
+    return a.conj()
+
+
+def _asformat(a: CsrMatrix, format: str | None, copy: bool = False) -> CsrMatrix:
+    """The matrix, which is by rows."""
+    if format not in (None, "csr"):
+        raise _refused(f"asformat({format!r})")
+    return a
+
+
+def _refused(name: str) -> UnsupportedNumpyError:
+    return UnsupportedNumpyError(
+        f"CsrMatrix.{name} does not take traced arrays.",
+        (
+            *user_line(),
+            ("why", "where the entries of a traced matrix lie is constant, by rows."),
+            ("write", "A.toarray()                   a dense array"),
+            ("or", "A.data, A.indices, A.indptr   the entries and their places"),
+        ),
+    )
+
+
+_METHODS: dict[str, Callable[..., PyTree]] = {
+    **{name: _of_entries(name) for name in _OF_ENTRIES},
+    "asformat": _asformat, "conjugate": _conjugate, "copy": _copy, "max": _extreme("max"),
+    "mean": _mean,
+    "min": _extreme("min"), "multiply": _multiply, "power": _power, "tocsr": _copy,
+    "trace": _trace,
+}  # fmt: skip
+_PROPERTIES: dict[str, Callable[[CsrMatrix], object]] = {
+    "format": lambda a: "csr",
+    "imag": lambda a: a.with_data(np.imag(a.data)),
+    "real": lambda a: a.with_data(np.real(a.data)),
+    "size": lambda a: a.nnz,
+}
+
+
+def _method_of(a: CsrMatrix, name: str) -> PyTree:
+    """A method or property of SciPy's sparse matrices.
+
+    Raises:
+        UnsupportedNumpyError: it has no traced form.
+        AttributeError: SciPy has none of this name either.
+    """
+    if name in _PROPERTIES:
+        return _PROPERTIES[name](a)
+    if name in _METHODS:
+        return functools.partial(_METHODS[name], a)
+    if name in _SCIPYS:
+        raise _refused(name)
+    raise AttributeError(f"'CsrMatrix' object has no attribute {name!r}")
 
 
 def csr(data: PyTree, indices: PyTree, indptr: PyTree, shape: tuple[int, int]) -> CsrMatrix:

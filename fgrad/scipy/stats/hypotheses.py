@@ -94,11 +94,9 @@ def ttest_1samp(
     middle = inexact(as_operand(popmean))
     if len(middle.shape) == len(s.kept) and s.kept:
         middle = np.squeeze(middle, axis=s.axes)
-    error = np.sqrt(np.var(s.x, axis=-1, ddof=1) / s.n)
-    found = _students(
-        "ttest_1samp", (np.mean(s.x, axis=-1) - middle) / error, s.n - 1.0, alternative
-    )
-    return TTest(*[s.placed(v) for v in found])
+    error, mean = np.sqrt(np.var(s.x, axis=-1, ddof=1) / s.n), np.mean(s.x, axis=-1)
+    found = _students("ttest_1samp", (mean - middle) / error, s.n - 1.0, alternative)
+    return TTest(*[s.placed(v) for v in (*found, mean, error)], alternative)
 
 
 @_either
@@ -125,17 +123,18 @@ def ttest_rel(
 
 def _two_means(
     m1: Value, v1: Value, n1: ArrayLike, m2: Value, v2: Value, n2: ArrayLike, equal: bool
-) -> tuple[Value, Value]:
-    """The statistic and the degrees of freedom of two means and variances."""
+) -> tuple[Value, Value, Value, Value]:
+    """The statistic, the degrees of freedom, the difference and its error, of two means."""
     n, m = as_operand(n1), as_operand(n2)
     if equal:
         df = n + m - 2.0
         error = np.sqrt(((n - 1) * v1 + (m - 1) * v2) / df * (1.0 / n + 1.0 / m))
-        return (m1 - m2) / error, df
+        return (m1 - m2) / error, df, m1 - m2, error
     first, second = v1 / n, v2 / m
     total = first + second
     df = total * total / (first * first / (n - 1) + second * second / (m - 1))
-    return (m1 - m2) / np.sqrt(total), df
+    error = np.sqrt(total)
+    return (m1 - m2) / error, df, m1 - m2, error
 
 
 @_either
@@ -170,9 +169,9 @@ def ttest_ind(
         raise ShapeError("scipy.stats.ttest_ind: no samples.", user_line())
     means = [np.mean(x.x, axis=-1) for x in (s, t)]
     spreads = [np.var(x.x, axis=-1, ddof=1) for x in (s, t)]
-    parts = _two_means(means[0], spreads[0], s.n, means[1], spreads[1], t.n, equal_var)
-    found = _students("ttest_ind", *parts, alternative)
-    return TTest(*[s.placed(v) for v in found])
+    score, df, *rest = _two_means(means[0], spreads[0], s.n, means[1], spreads[1], t.n, equal_var)
+    found = _students("ttest_ind", score, df, alternative)
+    return TTest(*[s.placed(v) for v in (*found, *rest)], alternative)
 
 
 @_either
@@ -198,8 +197,8 @@ def ttest_ind_from_stats(
         1.0
     """
     m1, s1, m2, s2 = [inexact(as_operand(v)) for v in (mean1, std1, mean2, std2)]
-    parts = _two_means(m1, s1 * s1, nobs1, m2, s2 * s2, nobs2, equal_var)
-    return Outcome(*_students("ttest_ind_from_stats", *parts, alternative)[:2])
+    score, df, *_ = _two_means(m1, s1 * s1, nobs1, m2, s2 * s2, nobs2, equal_var)
+    return Outcome(*_students("ttest_ind_from_stats", score, df, alternative)[:2])
 
 
 # --- groups ---------------------------------------------------------------------------------------

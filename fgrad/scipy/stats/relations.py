@@ -7,12 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ShapeError
 from fgrad.numpy.promote import as_operand, user_line
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import either, refusal
-from fgrad.scipy.stats.results import Line
+from fgrad.scipy.stats.results import Correlation, Line
 from fgrad.scipy.stats.summaries import Samples
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, Axis, P, PyTree, R
@@ -23,13 +22,6 @@ plain = lazy_module("scipy.stats")
 def _either(traced: Callable[P, R]) -> Callable[P, R]:
     """Decorator: SciPy's function of the same name, unless a tracer is among the arguments."""
     return either(plain, traced)
-
-
-class Correlation(NamedTuple):
-    """What `pearsonr` and `pointbiserialr` return inside of a transform."""
-
-    statistic: Value
-    pvalue: Value
 
 
 @_either
@@ -68,7 +60,7 @@ def pearsonr(
     below = sp.betainc(half, half, 0.5 * (1 + r))
     above = sp.betainc(half, half, 0.5 * (1 - r))
     chance = {"less": below, "greater": above, "two-sided": 2 * np.minimum(below, above)}
-    return Correlation(r, chance[alternative])
+    return Correlation(r, chance[alternative], s.n, alternative)
 
 
 @_either
