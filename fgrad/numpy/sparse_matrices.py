@@ -343,7 +343,7 @@ def _of_entries(name: str) -> Callable[[CsrMatrix], CsrMatrix]:
 
 def _power(a: CsrMatrix, n: ArrayLike, dtype: object = None) -> CsrMatrix:
     """Each entry to a positive power."""
-    if np.shape(n) != () or not n > 0:
+    if np.shape(n) != () or not np.greater(n, 0):
         rows = (*user_line(), ("write", "a number above zero, so that zeros stay zero"))
         raise ArgumentError(f"CsrMatrix.power: n={n!r}.", rows)
     once = a.summed()

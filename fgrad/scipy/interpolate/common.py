@@ -123,7 +123,27 @@ def taken(values: Value, k: Value) -> Value:
     return at(as_operand(values))[k].get()
 
 
-class Interpolant:
+class _ScipysNames(type):
+    """What SciPy's classes have as functions of their own: of plain arrays, else a card."""
+
+    def __getattr__(cls, name: str) -> PyTree:
+        scipys = getattr(plain, cls.__name__, None)
+        if name.startswith("_") or not hasattr(scipys, name):
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        function = getattr(scipys, name)
+        which = f"{cls.__name__}.{name}"
+
+        def called(*args: PyTree, **kwargs: PyTree) -> PyTree:
+            given = [a._plain if isinstance(a, Interpolant) else a for a in args]
+            missing = any([g is None and a is not None for g, a in zip(given, args, strict=True)])
+            if missing or has_tracer((*given, *kwargs.values())):
+                untraceable(which, "traced data", "it has no traced form.", "plain arrays")
+            return function(*given, **kwargs)
+
+        return called if callable(function) else function
+
+
+class Interpolant(metaclass=_ScipysNames):
     """A function of places: SciPy's own object where neither data nor places are traced."""
 
     _plain: PyTree = None

@@ -13,6 +13,8 @@ Derivatives are taken in the data, in the breakpoints and in the places.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fgrad.lax.linalg import tridiagonal_solve
@@ -29,6 +31,7 @@ from fgrad.scipy.interpolate.common import (
     taken,
     unfit,
 )
+from fgrad.scipy.interpolate.splines import BSpline, evaluated
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
 
@@ -76,6 +79,32 @@ class PPoly(Pieces):
         else:
             made._set(doubles(c), real_places(x), beyond, axis)
         return made
+
+    @classmethod
+    def from_spline(cls, tck: PyTree, extrapolate: bool | str | None = None) -> PPoly:
+        """The same function as that of a `BSpline`, or of knots, coefficients and a degree."""
+        beyond = extrapolate
+        if isinstance(tck, BSpline) or hasattr(tck, "tck"):
+            beyond = tck.extrapolate if extrapolate is None else extrapolate
+            tck = tck.tck
+        t, c, k = real_places(tck[0]), doubles(tck[1]), int(tck[2])
+        rows = [evaluated((t, c, k), t[:-1], m) / math.factorial(m) for m in range(k, -1, -1)]
+        return cls.construct_fast(np.stack(rows), t, beyond)
+
+    @classmethod
+    def from_bernstein_basis(cls, bp: Pieces, extrapolate: bool | str | None = None) -> PPoly:
+        """The same function as that of a `BPoly`."""
+        beyond = bp.extrapolate if extrapolate is None else extrapolate
+        k = bp.c.shape[0] - 1
+        width = along(bp.x[1:] - bp.x[:-1], bp.c[0])
+        rows = []
+        for s in range(k, -1, -1):
+            parts = [
+                bp.c[a] * ((-1) ** (s - a) * math.comb(k, a) * math.comb(k - a, s - a)) / width**s
+                for a in range(s + 1)
+            ]
+            rows.append(sum(parts[1:], parts[0]))
+        return cls.construct_fast(np.stack(rows), bp.x, beyond, bp.axis)
 
     def _in_intervals(self, k: Value, places: Value) -> Value:
         u = places - taken(self.x, k)

@@ -24,7 +24,14 @@ from fgrad.scipy.interpolate.common import (
     unfit,
     untraceable,
 )
-from fgrad.scipy.interpolate.splines import Tck, evaluated, linear_fit, make_interp_spline, splint
+from fgrad.scipy.interpolate.splines import (
+    BSpline,
+    Tck,
+    evaluated,
+    linear_fit,
+    make_interp_spline,
+    splint,
+)
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, PyTree
 
@@ -114,6 +121,25 @@ class UnivariateSpline(Interpolant):
     def integral(self, a: ArrayLike, b: ArrayLike) -> Value:
         """The integral from a to b, of zero outside of the knots."""
         return splint(a, b, self._tck)
+
+    def _of_tck(self, tck: Tck, ext: int, own: PyTree) -> UnivariateSpline:
+        """A spline of knots, coefficients and degree; `own` is SciPy's, if data are plain."""
+        made = UnivariateSpline.__new__(UnivariateSpline)
+        made._plain = own
+        made._set(tck if own is None else own._eval_args, ext)
+        return made
+
+    def derivative(self, n: int = 1) -> UnivariateSpline:
+        """The derivative of an order, as a spline; zero outside where the spline is constant."""
+        own = None if self._plain is None else self._plain.derivative(n)
+        found = BSpline.construct_fast(*self._tck).derivative(n)
+        return self._of_tck(found.tck, 1 if self.ext == 3 else self.ext, own)
+
+    def antiderivative(self, n: int = 1) -> UnivariateSpline:
+        """The integral from the first knot on, as a spline."""
+        own = None if self._plain is None else self._plain.antiderivative(n)
+        found = BSpline.construct_fast(*self._tck).antiderivative(n)
+        return self._of_tck(found.tck, self.ext, own)
 
     def get_coeffs(self) -> Value:
         """The coefficients."""

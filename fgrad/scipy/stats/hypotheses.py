@@ -96,7 +96,7 @@ def ttest_1samp(
         middle = np.squeeze(middle, axis=s.axes)
     error, mean = np.sqrt(np.var(s.x, axis=-1, ddof=1) / s.n), np.mean(s.x, axis=-1)
     found = _students("ttest_1samp", (mean - middle) / error, s.n - 1.0, alternative)
-    return TTest(*[s.placed(v) for v in (*found, mean, error)], alternative)
+    return TTest(*[s.placed(v) for v in (*found, mean, error)], _alternative=alternative)
 
 
 @_either
@@ -171,7 +171,7 @@ def ttest_ind(
     spreads = [np.var(x.x, axis=-1, ddof=1) for x in (s, t)]
     score, df, *rest = _two_means(means[0], spreads[0], s.n, means[1], spreads[1], t.n, equal_var)
     found = _students("ttest_ind", score, df, alternative)
-    return TTest(*[s.placed(v) for v in (*found, *rest)], alternative)
+    return TTest(*[s.placed(v) for v in (*found, *rest)], _alternative=alternative)
 
 
 @_either

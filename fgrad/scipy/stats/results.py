@@ -14,6 +14,7 @@ import numpy as np
 
 from fgrad import tree
 from fgrad.base.named_tuple import NamedTuple
+from fgrad.numpy.promote import as_operand
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import refusal
 from fgrad.trace import Value
@@ -36,10 +37,10 @@ def between(low: Value, high: Value, alternative: str, least: float, most: float
     return Interval(low, high)
 
 
-def tail_of(confidence_level: ArrayLike, alternative: str) -> ArrayLike:
+def tail_of(confidence_level: ArrayLike, alternative: str) -> Value:
     """The probability below an upper end."""
-    level = confidence_level
-    return 0.5 + 0.5 * level if alternative == "two-sided" else level
+    level = as_operand(confidence_level)
+    return np.add(0.5, np.multiply(0.5, level)) if alternative == "two-sided" else level
 
 
 class Unpacked:
