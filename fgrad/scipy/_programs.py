@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 
 import numpy as np
 
+from fgrad.base.installed import at_least
 from fgrad.base.lazy_import import lazy_module
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.errors import ArgumentError, ShapeError
@@ -23,6 +25,8 @@ from fgrad.transforms.custom.callback import pure_callback
 from fgrad.typing import ArrayLike, PyTree
 
 plain = lazy_module("scipy.optimize")
+scipy = lazy_module("scipy")
+plain_nnls = lazy_module("scipy.optimize._nnls")
 
 
 @as_result
@@ -222,8 +226,16 @@ def nnls(A: ArrayLike, b: ArrayLike, maxiter: int | None = None) -> tuple[Value,
     matrix, side = _matrix_and_side("nnls", A, b)
     like = Aval(tuple(matrix.shape[1:]), np.result_type(matrix.dtype, side.dtype))
     solve = inspect.unwrap(plain.nnls)  # without the check for names of older versions
+    direct = plain_nnls._nnls if at_least(scipy, 1, 16) else None  # twice as fast as `solve`
+    most = maxiter or 3 * like.shape[0]
 
     def call(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if direct is not None and like.dtype == np.float64 and a.size:
+            a, b = [np.ascontiguousarray(x, np.float64) for x in (a, b)]
+            if math.isfinite(np.vdot(a, a) + np.vdot(b, b)):  # else SciPy refuses it
+                x, _, info = direct(a, b, most)
+                if info != 3:
+                    return x
         return solve(a, b, maxiter=maxiter)[0].astype(like.dtype, copy=False)
 
     def slope(x: Value) -> Value:

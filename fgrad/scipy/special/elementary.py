@@ -31,6 +31,7 @@ from fgrad.scipy.special.common import (
     plain,
 )
 from fgrad.trace import Value
+from fgrad.transforms.custom.jvp import CustomJvp
 from fgrad.typing import ArrayLike, Axis
 
 # --- one primitive --------------------------------------------------------------------------------
@@ -168,17 +169,32 @@ def _refuse_exact(name: str, exact: bool) -> None:
 # --- logarithms and entropies ---------------------------------------------------------------------
 
 
+@CustomJvp
+def _logit(p: Value) -> Value:
+    """log1p((1 - 2 q) / q), of the smaller q of p and 1 - p, with a sign; 1 - 2 q is exact where
+    the result is near zero. The quotient would overflow below the smallest normal number."""
+    info = np.finfo(p.dtype)
+    low = p < lit(p, 0.5)
+    q = ew.select(low, p, lit(p, 1) - p)
+    q = ew.select(ew.eq(q, lit(p, 0)), lit(p, 0), q)  # whatever its sign
+    tiny = (q < lit(p, info.tiny)) & (q > lit(p, -info.tiny))
+    size = info.nmant + 1
+    wide = ew.select(tiny, q * lit(p, 2.0**size), q)
+    found = ew.log1p((lit(p, 1) - lit(p, 2) * q) / wide)
+    found = found + ew.select(tiny, lit(p, size * math.log(2.0)), lit(p, 0))
+    return ew.select(low, -found, found)
+
+
+@_logit.defjvp
+def _(primals: tuple[Value], tangents: tuple[Value]) -> tuple[Value, Value]:
+    (p,), (t,) = primals, tangents
+    return _logit(p), t / (p * (lit(p, 1) - p))
+
+
 @either_form
 def logit(x: ArrayLike) -> Value:
     """log(p / (1 - p))."""
-    (p,) = operands(x)
-    centered = p * lit(p, 2) - lit(p, 1)
-    middle = (p > lit(p, 0.3)) & (p < lit(p, 0.65))
-    inner = ew.select(middle, centered, lit(p, 0))
-    outer = ew.select(middle, lit(p, 0.75), p)
-    near = ew.log1p(inner) - ew.log1p(-inner)
-    far = ew.log(outer) - ew.log1p(-outer)
-    return ew.select(middle, near, far)
+    return _logit(*operands(x))
 
 
 @either_form
