@@ -1,9 +1,9 @@
 """L5. The compiler as a list of passes.
 
-Program -> Program   inline dce cse collectives legalize_bfloat16 legalize_complex fold simplify
-                     read_updates ranges factor_contractions canonical_conv canonical_dot cse dce
-                     invariants one_pass_products ahead components regions; and three of the
-                     backend, see `Backend`
+Program -> Program   inline dce cse triangles collectives legalize_bfloat16 legalize_complex fold
+                     simplify read_updates ranges factor_contractions canonical_conv canonical_dot
+                     cse dce invariants one_pass_products ahead components regions; and three of
+                     the backend, see `Backend`
 Program -> groups    fuse, and the backend's join
 groups -> steps      lower update_in_place parameterize_constants split_steps schedule loop_fission
                      control, and the backend's routines
@@ -50,6 +50,7 @@ from fgrad.compile.passes.legalize_complex import legalize_complex
 from fgrad.compile.passes.ranges import ranges
 from fgrad.compile.passes.read_updates import read_updates
 from fgrad.compile.passes.simplify import simplify
+from fgrad.compile.passes.triangles import triangles
 from fgrad.compile.schedule.loop_fission import loop_fission
 from fgrad.compile.schedule.parameterize_constants import parameterize_constants
 from fgrad.compile.schedule.split_steps import split_steps
@@ -123,6 +124,8 @@ def _compile(
     program = log.checked("dce", dce, program)
     # Equal equations become one before rules look for patterns in their uses.
     program = log.checked("cse", cse, program)
+    # Factors of triangles are not made, before complex matrices are taken apart.
+    program = log.checked("triangles", triangles, program)
     # Ranks meet in one order, before passes look at constants, which may differ between them.
     program = log.checked("collectives", collectives, program)
     # Words of bfloat16 become float32 where they are computed with.

@@ -31,6 +31,7 @@ from fgrad.compile.passes.legalize_complex import legalize_complex
 from fgrad.compile.passes.ranges import ranges
 from fgrad.compile.passes.read_updates import read_updates
 from fgrad.compile.passes.simplify import simplify
+from fgrad.compile.passes.triangles import triangles
 from fgrad.ir.check import check_program
 from fgrad.ir.program import Program
 from fgrad.ir.text import parse_program, print_program
@@ -41,6 +42,7 @@ PASSES: dict[str, Callable[[Program], Program]] = {
     "inline": inline_calls,
     "dce": dce,
     "cse": cse,
+    "triangles": triangles,
     "collectives": collectives,
     "legalize_bfloat16": legalize_bfloat16,
     "legalize_complex": legalize_complex,

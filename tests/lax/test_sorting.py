@@ -67,14 +67,17 @@ def test_long_rows(dtype: str, n: int) -> None:
     rows = np.stack([RNG.integers(0, 50, n), np.arange(n), -np.arange(n) + n, np.full(n, 7)])
     x = rows.astype(dtype)
     if dtype[0] == "f":
-        others = [np.full((1, n), -np.inf, dtype), RNG.normal(size=(3, n)).astype(dtype)]
-        x = np.concatenate([x, *others])
+        same = [np.full((1, n), number, dtype) for number in (-np.inf, np.inf, np.nan, -0.0)]
+        zeros = np.where(np.arange(n) % 3, 0.0, -0.0)[None].astype(dtype)
+        holes = np.where(np.arange(n) % 2, np.nan, np.arange(n))[None].astype(dtype)
+        x = np.concatenate([x, *same, zeros, holes, RNG.normal(size=(3, n)).astype(dtype)])
         x[0, 3::50] = np.nan
         x[-1, 5], x[-1, 9], x[-1, 11] = np.inf, np.nan, -np.nan
     else:
-        x = np.concatenate([x, np.full((1, n), np.iinfo(dtype).min, dtype)])
+        ends = [np.full((1, n), end, dtype) for end in (np.iinfo(dtype).min, np.iinfo(dtype).max)]
+        x = np.concatenate([x, *ends])
         x[0, 40] = np.iinfo(dtype).max
-    for k in (1, 2, 7, 64, min(n, 65)):
+    for k in (1, 2, 7, 20, 64, min(n, 65)):
         values, places = fgrad.jit(functools.partial(lax.top_k, k=k))(x)
         expected = highest(x, k, 1)
         np.testing.assert_array_equal(places, expected[1])

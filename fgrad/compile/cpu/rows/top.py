@@ -1,9 +1,11 @@
-"""L5. Native top-k of rows: one vectorised pass and a short sorted list.
+"""L5. Native top-k of rows: two vectorised passes and a short sorted list.
 
 A record is the element's key above the complement of its place, so that of equal elements the first
-is the greatest.  The list begins with the first elements of the row.  Vectors are compared with the
-least key of the list; what is greater is inserted.  In a random row of n elements that happens some
-k log(n / k) times.
+is the greatest.  The first pass takes the greatest key of each of some more than k groups of
+elements; the k-th greatest of these is a bound: k elements reach it, and few more do in a random
+row.  The second compares vectors with the bound, and inserts what reaches it into the list; the
+full list's least key is a higher bound.  Without the first pass some k log(n / k) elements were
+inserted, each with branches that nobody foresees.
 """
 
 from __future__ import annotations
@@ -11,9 +13,13 @@ from __future__ import annotations
 from fgrad.compile.cpu.rows.keys import Keys
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
+from fgrad.compile.llvm.text import INFINITY, element_type
 from fgrad.compile.tasks.routines import RowTop
 
 VECTORS = 4  # that are compared at a time
+MOST_GROUPS = 128
+CHAINS = 4  # of comparisons that do not wait for each other
+WORTH = 4  # elements of a group from which on the first pass pays
 
 
 def row_top(spec: RowTop) -> int:
@@ -33,7 +39,10 @@ class _Top:
         self.key, self.record = self.keys.kind, f"i{16 * self.size}"
         self.half = 8 * self.size
         self.list = code.table(self.record, spec.count)
-        self.seen = code.table(self.key, VECTORS * self.lanes)
+        self.kind = element_type(spec.dtype)
+        self.vector = f"<{self.lanes} x {self.kind}>"
+        self.groups = -(-3 * spec.count // (2 * self.lanes)) * self.lanes
+        self.tops = code.table(self.key, self.groups)
 
     def emit(self, symbol: str) -> tuple[str, set[str]]:
         """The text: for each row the list, and what is in it."""
@@ -54,66 +63,123 @@ class _Top:
         """Fill the list with the greatest elements of a row."""
         code, n, k = self.code, self.spec.columns, self.spec.count
         with code.count(0, k) as i:
-            self._insert(self._key_at(x, i), i, i)
-        least = code.variable(self.key, self._least())
-        begin = k
+            code.store(self.record, "0", self.list, i, self.size)  # less than any
+        pays = self.groups <= MOST_GROUPS and n >= WORTH * self.groups
+        bound = code.variable(self.kind, self._element(self._bound(x) if pays else "0"))
+        begin = 0
         for vectors in (VECTORS, 1):
             block = vectors * self.lanes
             end = begin + (n - begin) // block * block
             with code.count(begin, end, block) as i:
-                self._block(x, i, least, vectors)
+                self._block(x, i, bound, vectors)
             begin = end
         with code.count(begin, n) as i:
-            self._offer(self._key_at(x, i), i, least)
+            self._offer(x, i, bound)
 
-    def _key_at(self, x: str, i: str) -> str:
-        raw = self.code.load(self.key, x, i, self.size)
-        return self.keys.ordered(raw, 1, True)[0]
+    def _elements(self, x: str, i: str, vector: int) -> str:
+        """A vector of elements, which begin a number of vectors behind one."""
+        at = self.code.op("add nsw", "i64", i, vector * self.lanes)
+        return self.code.load(self.vector, x, at, self.size, self.kind)
 
-    def _least(self) -> str:
-        """The key of the list's last record."""
-        last = self.code.load(self.record, self.list, self.spec.count - 1, self.size)
-        key = self.code.op("lshr", self.record, last, self.half)
-        return self.code.cast("trunc", self.record, key, self.key)
+    def _element(self, key: str) -> str:
+        """The element that has a key; infinity for NaN, which is as great in `_test`."""
+        if self.spec.dtype.kind == "f":
+            most = self.keys.number(INFINITY[self.size] | 1 << (8 * self.size - 1))
+            key = self.code.call(
+                self.key, f"llvm.umin.{self.key}", (self.key, key), (self.key, most)
+            )
+        return self.code.cast("bitcast", self.key, self.keys.raw(key, 1), self.kind)
 
-    def _block(self, x: str, i: str, least: str, vectors: int) -> None:
-        """Compare some vectors with the least key, and offer what is greater."""
+    def _test(self, condition: str, a: str, b: str) -> str:
+        """A comparison of vectors: gt, or ge; NaN is as great as any number there."""
+        if self.spec.dtype.kind == "f":
+            order = "ogt" if condition == "gt" else "uge"
+            return self.code.emit(f"fcmp {order} {self.vector} {a}, {b}")
+        sign = "s" if self.spec.dtype.kind == "i" else "u"
+        return self.code.compare(sign + condition, self.vector, a, b)
+
+    def _greater(self, a: str, b: str) -> str:
+        """The greater elements; `b` where one is NaN."""
+        mask = f"<{self.lanes} x i1>"
+        return self.code.select(self._test("gt", a, b), self.vector, a, b, mask)
+
+    def _bound(self, x: str) -> str:
+        """A key that `count` elements of a row reach: of a great one of each group that which has
+        so many as great.  Where a group has NaN that need not be its greatest."""
+        code, lanes, vectors = self.code, self.lanes, self.groups // self.lanes
+        keys, count = self.keys.lanes(lanes), -(-CHAINS // vectors) * vectors
+        parts = [code.variable(self.vector, self._elements(x, "0", v)) for v in range(count)]
+        step = count * lanes
+        with code.count(step, self.spec.columns // step * step, step) as i:
+            for v, part in enumerate(parts):
+                code.put(part, self._greater(code.get(part), self._elements(x, i, v)))
+        tops = [code.get(part) for part in parts[:vectors]]
+        for v, part in enumerate(parts[vectors:]):
+            tops[v % vectors] = self._greater(tops[v % vectors], code.get(part))
+        found: list[str] = []
+        for v, top in enumerate(tops):
+            raw = code.cast("bitcast", self.vector, top, keys)
+            found.append(self.keys.ordered(raw, lanes, True)[0])
+            code.store(keys, found[-1], self.tops, v * lanes, self.size, self.key)
+        bound = code.variable(self.key, "-1")
+        with code.count(0, self.groups) as g:
+            key = code.load(self.key, self.tops, g, self.size)
+            same, greater = code.splat(key, self.key, lanes), "0"
+            for each in found:
+                bits = self._bits(code.compare("ugt", keys, each, same))
+                count = code.call("i64", "llvm.ctpop.i64", ("i64", bits))
+                greater = code.op("add", "i64", greater, count)
+            among = code.compare("ult", "i64", greater, self.spec.count)
+            pair = (self.key, key), (self.key, code.get(bound))
+            least = code.call(self.key, f"llvm.umin.{self.key}", *pair)
+            code.put(bound, code.select(among, self.key, least, code.get(bound)))
+        return code.get(bound)
+
+    def _bits(self, mask: str) -> str:
+        """The truth values of lanes as a number."""
+        bits = self.code.emit(f"bitcast <{self.lanes} x i1> {mask} to i{self.lanes}")
+        return self.code.cast("zext", f"i{self.lanes}", bits, "i64")
+
+    def _block(self, x: str, i: str, bound: str, vectors: int) -> None:
+        """Compare some vectors with the bound, and offer what reaches it."""
         code, lanes = self.code, self.lanes
-        vector = self.keys.lanes(lanes)
-        bound = code.splat(code.get(least), self.key, lanes)
-        bits, keys = "0", []
+        least, bits = code.splat(code.get(bound), self.kind, lanes), "0"
         for v in range(vectors):
-            raw = code.load(vector, x, code.op("add nsw", "i64", i, v * lanes), self.size, self.key)
-            keys.append(self.keys.ordered(raw, lanes, True)[0])
-            mask = code.compare("ugt", vector, keys[-1], bound)
-            mask = code.emit(f"bitcast <{lanes} x i1> {mask} to i{lanes}")
-            wide = code.op("shl", "i64", code.cast("zext", f"i{lanes}", mask, "i64"), v * lanes)
-            bits = code.op("or", "i64", bits, wide)
+            reach = self._bits(self._test("ge", self._elements(x, i, v), least))
+            bits = code.op("or", "i64", bits, code.op("shl", "i64", reach, v * lanes))
         left = code.variable("i64", bits)
-        with code.when(code.compare("ne", "i64", bits, 0)):
-            for v, key in enumerate(keys):
-                code.store(vector, key, self.seen, v * lanes, self.size, self.key)
-            with code.repeat(lambda: code.compare("ne", "i64", code.get(left), 0)):
-                some = code.get(left)
-                at = code.call("i64", "llvm.cttz.i64", ("i64", some), ("i1", "true"))
-                code.put(left, code.op("and", "i64", some, code.op("sub", "i64", some, 1)))
-                key = code.load(self.key, self.seen, at, self.size)
-                self._offer(key, code.op("add nsw", "i64", i, at), least)
+        with code.repeat(lambda: code.compare("ne", "i64", code.get(left), 0)):
+            some = code.get(left)
+            at = code.call("i64", "llvm.cttz.i64", ("i64", some), ("i1", "true"))
+            code.put(left, code.op("and", "i64", some, code.op("sub", "i64", some, 1)))
+            self._offer(x, code.op("add nsw", "i64", i, at), bound)
 
-    def _offer(self, key: str, place: str, least: str) -> None:
+    def _offer(self, x: str, place: str, bound: str) -> None:
         """Insert an element if it is greater than the last one of the list."""
-        code = self.code
-        with code.when(code.compare("ugt", self.key, key, code.get(least))):
-            self._insert(key, place, str(self.spec.count - 1))
-            code.put(least, self._least())
-
-    def _insert(self, key: str, place: str, hole: str) -> None:
-        """Put a record where it belongs, from a hole downwards; what is in the hole is lost."""
         code, kind = self.code, self.record
+        key = self.keys.ordered(code.load(self.key, x, place, self.size), 1, True)[0]
         high = code.op("shl", kind, code.cast("zext", self.key, key, kind), self.half)
         low = code.cast("trunc", "i64", code.op("xor", "i64", place, -1), self.key)
         record = code.op("or", kind, high, code.cast("zext", self.key, low, kind))
-        at = code.variable("i64", hole)
+        last = code.load(kind, self.list, self.spec.count - 1, self.size)
+        with code.when(code.compare("ugt", kind, record, last)):
+            self._insert(record)
+            self._raise(bound)
+
+    def _raise(self, bound: str) -> None:
+        """Let the bound be above the last record, if the list is full: a later element with that
+        key comes after it."""
+        code, kind = self.code, self.record
+        last = code.load(kind, self.list, self.spec.count - 1, self.size)
+        key = code.cast("trunc", kind, code.op("lshr", kind, last, self.half), self.key)
+        above = code.call(self.key, f"llvm.uadd.sat.{self.key}", (self.key, key), (self.key, "1"))
+        full = code.compare("ne", kind, last, 0)
+        code.put(bound, code.select(full, self.kind, self._element(above), code.get(bound)))
+
+    def _insert(self, record: str) -> None:
+        """Put a record where it belongs; the last one is lost."""
+        code, kind = self.code, self.record
+        at = code.variable("i64", str(self.spec.count - 1))
         test, compare, move, end = code.labels("test", "compare", "move", "end")
         code.line(f"br label %{test}")
         code.label(test)
