@@ -134,3 +134,13 @@ def test_squareform() -> None:
 def test_what_is_not_there_is_refused(program: Callable[..., Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         jit(program)(A)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.complex128])
+def test_squareform_refuses_what_is_no_matrix_of_distances(kind: type[np.generic]) -> None:
+    matrix = np.array([[0.0, 1.0], [2.0, 0.0]], kind)
+    for wrong in (matrix, matrix + matrix.T + np.eye(2, dtype=kind)):
+        with pytest.raises(ValueError, match="Distance matrix"):
+            jit(sd.squareform)(wrong)
+        jit(lambda x: sd.squareform(x, checks=False))(wrong)
+    assert jit(sd.squareform)(matrix + matrix.T) == 3.0

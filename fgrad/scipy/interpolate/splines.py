@@ -127,8 +127,8 @@ class BSpline(Integrable):
         values = doubles(c)
         self.axis = normalize_axis(axis, len(values.shape))
         self.c = moveaxis(values, self.axis, 0)
-        n = self.t.shape[0] - self.k - 1
-        if len(self.t.shape) != 1 or n < self.k + 1 or self.c.shape[0] < n:
+        n = self.t.shape[0] - self.k - 1 if len(self.t.shape) == 1 else -1
+        if n < self.k + 1 or self.c.shape[0] < n:
             what = f"{self.t.shape} knots, {self.c.shape} coefficients, k={k}"
             raise unfit("BSpline", what, "len(t) == n + k + 1 for n > k coefficients")
 

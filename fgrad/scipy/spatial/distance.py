@@ -19,6 +19,8 @@ import numpy as np
 from fgrad.base.lazy_import import lazy_module, names_shown
 from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.promote import as_operand, inexact, user_line
+from fgrad.ops import checked
+from fgrad.ops.elementwise import stop_gradient
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import either, others, refusal
 from fgrad.trace import Value, concrete
@@ -405,10 +407,19 @@ def _no_out(name: str, out: None) -> None:
         raise refusal(f"scipy.spatial.distance.{name} with out", "it is written.", f"{name}(...)")
 
 
+def _require_distances(x: Value) -> None:
+    symmetric = ValueError("Distance matrix 'X' must be symmetric.")
+    checked.require(np.all(x == np.transpose(x)), checked.text_of(symmetric))
+    zero = ValueError("Distance matrix 'X' diagonal must be zero.")
+    checked.require(np.all(np.diagonal(x) == 0), checked.text_of(zero))
+
+
 @_either
 def squareform(X: ArrayLike, force: str = "no", checks: bool = True) -> Value:
-    """The symmetric matrix of the distances in a vector, or the other way round; whether a traced
-    matrix is symmetric is not checked.
+    """The symmetric matrix of the distances in a vector, or the other way round.
+
+    Raises:
+        ValueError: a matrix is not symmetric, or its diagonal not zero, unless `checks` is False.
 
     Example:
         >>> squareform(np.array([1.0, 3.0, 2.0]))
@@ -426,6 +437,8 @@ def squareform(X: ArrayLike, force: str = "no", checks: bool = True) -> Value:
             raise ShapeError(
                 f"squareform: the matrix of shape {x.shape} is not square.", user_line()
             )
+        if checks:
+            _require_distances(stop_gradient(x))
         return x[np.triu_indices(x.shape[0], 1)]
     if rank != 1:
         raise ShapeError(f"squareform takes a vector or a matrix, not {x.shape}.", user_line())

@@ -12,7 +12,7 @@ import numpy as np
 
 from fgrad.base.keywords import also_takes
 from fgrad.base.lazy_import import lazy_module
-from fgrad.errors import ArgumentError
+from fgrad.errors import ArgumentError, DtypeError
 from fgrad.numpy.promote import (
     as_array,
     as_operand,
@@ -26,7 +26,7 @@ from fgrad.numpy.promote import (
     user_line,
 )
 from fgrad.ops.complex import is_complex
-from fgrad.scipy._either import either
+from fgrad.scipy._either import either, refusal
 from fgrad.trace import Tracer, Value
 from fgrad.typing import ArrayLike, PyTree
 
@@ -81,15 +81,48 @@ def publish(name: str, traced: Callable[..., PyTree]) -> Callable[..., PyTree]:
     return function
 
 
+_USUAL = {
+    "casting": "same_kind", "dtype": None, "order": "K", "out": None, "sig": None,
+    "signature": None, "subok": True, "where": True,
+}  # fmt: skip
+
+
+def _without_keywords(name: str, settings: dict[str, object]) -> dict[str, object]:
+    """The settings without those of every ufunc, of which traced calls have the usual values."""
+    for keyword in settings.keys() & _USUAL.keys():
+        value = settings[keyword]
+        if isinstance(value, (Tracer, np.ndarray)) or value != _USUAL[keyword]:
+            what = f"scipy.special.{name} with {keyword}"
+            raise refusal(what, "it has no traced form.", f"{name} without {keyword}=")
+    return {k: v for k, v in settings.items() if k not in _USUAL}
+
+
+def _check_complex(name: str, xs: tuple[ArrayLike, ...]) -> None:
+    """Refuse complex operands where SciPy's ufunc does, as degrees and orders."""
+    values = [as_operand(x) for x in xs]
+    if not any([is_complex(x) for x in values]):
+        return
+    try:
+        resolve_ufunc(getattr(plain, name), tuple([key_of(x) for x in values]))
+    except TypeError:
+        raise DtypeError(
+            f"scipy.special.{name} does not take complex numbers there.",
+            (*user_line(), ("why", "their imaginary parts would be lost."), ("write", "x.real")),
+        ) from None
+
+
 def _in_dtypes_of_ufunc(name: str, traced: F) -> F:
     """A function that takes its operands in the dtypes of SciPy's ufunc, if there is one: of
     small integers some make float32, others float64."""
-    if name in COMPLEX_RESULTS or not isinstance(getattr(plain, name, None), np.ufunc):
+    if not isinstance(getattr(plain, name, None), np.ufunc):
         return traced
 
     @functools.wraps(traced)
     def function(*xs: ArrayLike, **settings: object) -> Value:
-        return traced(*converted(name, *xs), **settings)
+        settings = _without_keywords(name, settings)
+        _check_complex(name, xs)
+        given = xs if name in COMPLEX_RESULTS else converted(name, *xs)
+        return traced(*given, **settings)
 
     return function  # type: ignore[return-value]
 
