@@ -12,6 +12,7 @@ import pytest
 import fgrad
 import fgrad.numpy
 from fgrad.compile.passes.cse import cse
+from fgrad.compile.passes.inline import inline_calls
 from fgrad.compile.passes.legalize_complex import RULES, legalize_complex
 from fgrad.compile.pipeline import compile_program
 from fgrad.compile.tasks.routines import Evaluation
@@ -174,3 +175,12 @@ def test_loops_on_complex_numbers_are_loops_on_their_parts(f: Callable[..., Any]
 
     gradient, h = fgrad.jit(fgrad.grad(loss))(1.0), 1e-6
     np.testing.assert_allclose(gradient, (loss(1 + h) - loss(1 - h)) / (2 * h), 1e-6, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["solve", "det", "inv"])
+def test_what_only_libraries_read_is_not_taken_apart(name: str) -> None:
+    a = RNG.standard_normal((16, 3, 3)) + 1j * RNG.standard_normal((16, 3, 3))
+    f: Any = {"solve": lambda a: np.linalg.solve(a, a)}.get(name, getattr(np.linalg, name))
+    program = legalize_complex(inline_calls(fgrad.make_program(f)(a)))
+    taken = [eqn for eqn in program.eqns if eqn.inputs and eqn.inputs[0] is program.inputs[0]]
+    assert not {"real", "imag"} & {eqn.prim.name for eqn in taken}

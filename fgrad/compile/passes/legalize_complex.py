@@ -516,6 +516,7 @@ RULES: dict[Primitive, SplitRule] = {
     },
     prims.log2: _scaled_logarithm(1 / math.log(2)),
     prims.log10: _scaled_logarithm(1 / math.log(10)),
+    prims.stop_gradient: lambda eqn, z: z,  # as it is, whole or in parts
     prims.select: _select,
     prims.convert: _convert,
     prims.pad: _pad,
@@ -525,7 +526,7 @@ RULES: dict[Primitive, SplitRule] = {
         (
             prims.broadcast, prims.permute, prims.reshape, prims.slice, prims.index, prims.reverse,
             prims.concatenate, prims.gather, prims.dynamic_slice, prims.dynamic_update,
-            prims.windows, prims.fold, prims.reduce_sum, prims.cumsum, prims.stop_gradient,
+            prims.windows, prims.fold, prims.reduce_sum, prims.cumsum,
         ),
         _each,
     ),
