@@ -59,3 +59,13 @@ def test_keywords_of_ufuncs(name: str) -> None:
             fgrad.jit(lambda *xs, k=keyword, v=value: f(*xs, **{k: v}))(*xs)
     with pytest.raises(TypeError):
         fgrad.jit(lambda *xs: f(*xs, nowhere=1))(*xs)
+
+
+@pytest.mark.parametrize("number", [0.4, 2, True, np.float32(0.4)])
+def test_plain_numbers_beside_traced_arrays(number: object) -> None:
+    for name in ("stdtrit", "betainc", "jv", "xlogy", "gammainc"):
+        rest = [X] * (getattr(plain, name).nin - 1)
+        found = fgrad.jit(lambda *xs, f=getattr(traced, name): f(number, *xs))(*rest)
+        np.testing.assert_allclose(found, getattr(plain, name)(number, *rest), rtol=1e-6)
+    with pytest.raises(TypeError):
+        fgrad.jit(lambda x: traced.jv(1j, x))(X)

@@ -8,7 +8,7 @@ precision; the weights of these sums are SciPy's own, of signals that are one at
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -23,9 +23,9 @@ from fgrad.trace import Value
 from fgrad.typing import ArrayLike
 
 
-def _rows(name: str, signal: ArrayLike) -> Value:
+def _rows(name: str, signal: ArrayLike, ranks: Sequence[int] = (1, 2)) -> Value:
     (x,) = in_precision(signal)
-    if len(x.shape) not in (1, 2):
+    if len(x.shape) not in ranks:
         raise ShapeError(f"scipy.signal.{name}: a signal of shape {x.shape}.", user_line())
     return x
 
@@ -170,7 +170,7 @@ def cspline2d(signal: ArrayLike, lamb: float = 0.0, precision: float = -1.0) -> 
         array([1., 1.])
     """
     _plain_factor("cspline2d", lamb)
-    x = _rows("cspline2d", signal)
+    x = _rows("cspline2d", signal, (2,))
     cut = _precise(x, precision)
     if lamb <= 1 / 144:
         pole = -2 + math.sqrt(3.0)
@@ -200,7 +200,7 @@ def qspline2d(signal: ArrayLike, lamb: float = 0.0, precision: float = -1.0) -> 
     _plain_factor("qspline2d", lamb)
     if lamb > 0:
         raise wrong("qspline2d", f"lamb={lamb}", "lamb=0")
-    x = _rows("qspline2d", signal)
+    x = _rows("qspline2d", signal, (2,))
     pole = -3 + 2 * math.sqrt(2.0)
     cut = _precise(x, precision)
     return _both(x, lambda v: symiirorder1(v, -8 * pole, pole, cut))

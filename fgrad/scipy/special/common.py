@@ -100,7 +100,7 @@ def _without_keywords(name: str, settings: dict[str, object]) -> dict[str, objec
 def _check_complex(name: str, xs: tuple[ArrayLike, ...]) -> None:
     """Refuse complex operands where SciPy's ufunc does, as degrees and orders."""
     values = [as_operand(x) for x in xs]
-    if not any([is_complex(x) for x in values]):
+    if not any([isinstance(x, complex) or as_array(x).dtype.kind == "c" for x in values]):
         return
     try:
         resolve_ufunc(getattr(plain, name), tuple([key_of(x) for x in values]))

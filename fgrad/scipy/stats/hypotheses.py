@@ -22,7 +22,7 @@ from fgrad.scipy import special as sp
 from fgrad.scipy._either import check_choice, either, refusal
 from fgrad.scipy.stats.ranks import rankdata
 from fgrad.scipy.stats.results import TTest
-from fgrad.scipy.stats.summaries import Samples, kurtosis, skew
+from fgrad.scipy.stats.summaries import Samples, aligned, kurtosis, skew
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, Axis, P, R
 
@@ -128,6 +128,7 @@ def _two_means(
     n, m = as_operand(n1), as_operand(n2)
     if equal:
         df = n + m - 2.0
+        v1, v2 = [np.where(c == 1, 0.0, v) for c, v in ((n, v1), (m, v2))]  # of one sample
         error = np.sqrt(((n - 1) * v1 + (m - 1) * v2) / df * (1.0 / n + 1.0 / m))
         return (m1 - m2) / error, df, m1 - m2, error
     first, second = v1 / n, v2 / m
@@ -163,12 +164,14 @@ def ttest_ind(
     if trim != 0 or method is not None:
         what = "scipy.stats.ttest_ind with trim or method"
         raise refusal(what, "it has no traced form.", "ttest_ind(a, b, equal_var=False)")
-    s = Samples("ttest_ind", a, axis, nan_policy, keepdims)
-    t = Samples("ttest_ind", b, axis, nan_policy)
+    first, second = aligned([a, b], axis)
+    s = Samples("ttest_ind", first, axis, nan_policy, keepdims)
+    t = Samples("ttest_ind", second, axis, nan_policy)
     if not s.n or not t.n:
         raise ShapeError("scipy.stats.ttest_ind: no samples.", user_line())
     means = [np.mean(x.x, axis=-1) for x in (s, t)]
-    spreads = [np.var(x.x, axis=-1, ddof=1) for x in (s, t)]
+    few = equal_var and min(s.n, t.n) == 1
+    spreads = [np.var(x.x, axis=-1, ddof=0 if few and x.n == 1 else 1) for x in (s, t)]
     score, df, *rest = _two_means(means[0], spreads[0], s.n, means[1], spreads[1], t.n, equal_var)
     found = _students("ttest_ind", score, df, alternative)
     return TTest(*[s.placed(v) for v in (*found, *rest)], _alternative=alternative)
@@ -209,7 +212,7 @@ def _groups(
 ) -> list[Samples]:
     if len(samples) < 2:
         raise ShapeError(f"scipy.stats.{name} takes at least two groups.", user_line())
-    return [Samples(name, a, axis, policy, keepdims) for a in samples]
+    return [Samples(name, a, axis, policy, keepdims) for a in aligned(samples, axis)]
 
 
 def _ratio(groups: Sequence[Value]) -> tuple[Value, int, int]:
@@ -314,7 +317,7 @@ def bartlett(
     df = sum(n) - k
     pooled = sum([(c - 1) * v for c, v in zip(n, spreads, strict=True)]) / df
     logs = sum([(c - 1) * np.log(v) for c, v in zip(n, spreads, strict=True)])
-    scale = 1 + (sum([1 / (c - 1) for c in n]) - 1 / df) / (3 * (k - 1))
+    scale = 1 + (sum([1 / (c - 1) if c > 1 else math.inf for c in n]) - 1 / df) / (3 * (k - 1))
     statistic = (df * np.log(pooled) - logs) / scale
     return Outcome(*[groups[0].placed(v) for v in (statistic, _above(statistic, k - 1))])
 

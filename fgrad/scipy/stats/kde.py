@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fgrad.base.lazy_import import lazy_module
-from fgrad.errors import ArgumentError, ShapeError
+from fgrad.errors import ArgumentError, DtypeError, ShapeError
 from fgrad.numpy.dispatch import has_tracer
 from fgrad.numpy.promote import as_operand, inexact, user_line
+from fgrad.ops import checked
 from fgrad.ops.elementwise import stop_gradient
 from fgrad.random import categorical, normal, split
 from fgrad.scipy import special as sp
@@ -54,6 +55,8 @@ class gaussian_kde:
     ) -> None:
         self._given = (dataset, bw_method, weights)
         data = inexact(as_operand(dataset))
+        if data.dtype.kind == "c":
+            raise DtypeError("scipy.stats.gaussian_kde takes real samples.", user_line())
         self.dataset = np.reshape(data, (1, -1)) if len(data.shape) < 2 else data
         if math.prod(self.dataset.shape) < 2:
             raise ValueError("`dataset` input should have multiple elements.")
@@ -65,6 +68,8 @@ class gaussian_kde:
             given = inexact(as_operand(weights))
             if given.shape != (self.n,):
                 raise ValueError("`weights` input should be of length n")
+            negative = checked.text_of(ValueError("aweights cannot be negative"))
+            checked.require(np.all(~(stop_gradient(given) < 0)), negative)
             self.weights = given / np.sum(given)
         self.neff = 1 / np.sum(self.weights * self.weights)
         self.set_bandwidth(bw_method)

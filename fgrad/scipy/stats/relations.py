@@ -12,7 +12,7 @@ from fgrad.numpy.promote import as_operand, user_line
 from fgrad.scipy import special as sp
 from fgrad.scipy._either import either, refusal
 from fgrad.scipy.stats.results import Correlation, Line
-from fgrad.scipy.stats.summaries import Samples
+from fgrad.scipy.stats.summaries import Samples, aligned
 from fgrad.trace import Value
 from fgrad.typing import ArrayLike, Axis, P, PyTree, R
 
@@ -49,7 +49,7 @@ def pearsonr(
     if method is not None or alternative not in ("two-sided", "less", "greater"):
         what = f"scipy.stats.pearsonr with method={method!r}, alternative={alternative!r}"
         raise refusal(what, "it has no traced form.", "pearsonr(x, y)")
-    s, t = Samples("pearsonr", x, axis, "propagate"), Samples("pearsonr", y, axis, "propagate")
+    s, t = [Samples("pearsonr", v, axis, "propagate") for v in aligned([x, y], axis)]
     if s.n != t.n or s.n < 2:
         raise ShapeError(f"scipy.stats.pearsonr: {s.n} and {t.n} samples.", user_line())
     u = s.x - np.mean(s.x, axis=-1, keepdims=True)
@@ -85,8 +85,9 @@ def linregress(
         >>> float(linregress(np.arange(3.0), 2 * np.arange(3.0) + 1).slope)
         2.0
     """
-    s = Samples("linregress", x, axis, nan_policy, keepdims)
-    t = Samples("linregress", y, axis, nan_policy)
+    first, second = np.broadcast_arrays(*aligned([x, y], axis))
+    s = Samples("linregress", first, axis, nan_policy, keepdims)
+    t = Samples("linregress", second, axis, nan_policy)
     if s.n != t.n or s.n < 3:
         raise ShapeError(f"scipy.stats.linregress: {s.n} and {t.n} samples.", user_line())
     mx, my = np.mean(s.x, axis=-1), np.mean(t.x, axis=-1)

@@ -5,7 +5,7 @@ What omits NaN (`nan_policy`) depends on values, and is refused for traced numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -52,6 +52,15 @@ class Samples:
     def moment(self, order: int, center: Value | None = None) -> Value:
         middle = np.mean(self.x, axis=-1) if center is None else center
         return np.mean((self.x - middle[..., None]) ** order, axis=-1)
+
+
+def aligned(arrays: Sequence[ArrayLike], axis: Axis) -> list[Value]:
+    """Arrays with as many axes each, unless all axes are one: in front, as they broadcast."""
+    values = [as_operand(a) for a in arrays]
+    most = max([len(v.shape) for v in values])
+    if axis is None:
+        return values
+    return [np.reshape(v, (1,) * (most - len(v.shape)) + v.shape) for v in values]
 
 
 @_either
@@ -259,7 +268,9 @@ def pmean(
         if len(given.shape) > 1:
             given = joined(given, s.axes)
         mean = np.sum(powers * given, axis=-1) / np.sum(np.broadcast_to(given, powers.shape), -1)
-    return s.placed(np.exp(mean) if geometric else mean ** (1.0 / as_operand(p)))
+    found = np.exp(mean) if geometric else mean ** (1.0 / as_operand(p))
+    below = np.any(s.x < 0, axis=-1)  # where SciPy has no mean either
+    return s.placed(np.where(below, np.asarray(np.nan, found.dtype), found)[()])
 
 
 @_either
