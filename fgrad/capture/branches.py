@@ -89,6 +89,7 @@ def if_(
     test = scalar_truth(test)
     if cells is None:
         cells = Cells((*merged, *restored), then, other)  # type: ignore[arg-type]
+        cells.adopt(cells.sole().keys() & written)
         guessed = Cells(written, then, other).get()  # type: ignore[arg-type]
     else:
         guessed = []

@@ -7,6 +7,7 @@ trace time: it is refused before it is done, and the loop runs step by step.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -16,12 +17,15 @@ import numpy as np
 from fgrad.capture.aliases import is_some
 from fgrad.capture.containers import refuse_shared
 from fgrad.capture.ragged import Ragged, ragged
+from fgrad.capture.state import PlainWritten
 from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.capture.windows import window
 from fgrad.numpy.at_indexing import at
+from fgrad.numpy.inplace import adopted
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.masked_places import chosen
 from fgrad.numpy.promote import weakened
+from fgrad.numpy.rebinding import is_owner, references, sole_references
 from fgrad.numpy.views import is_basic
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
@@ -182,9 +186,25 @@ def change_item(x: object, index: object, op: str, value: Callable[[], object]) 
 def changed(x: object, op: str, value: Callable[[], object]) -> object:
     """`x op= value()`: what `x` is afterwards."""
     by = value()
-    if isinstance(x, (list, dict, set, np.ndarray)):
+    if isinstance(by, Tracer) and is_owner(x):
+        count = sys.getrefcount(x)
+        x = _written(x, count)
+    elif isinstance(x, (list, dict, set, np.ndarray)):
         changes(x)
     return IN_PLACE[op](x, by)
+
+
+def _written(x: np.ndarray, count: int) -> Tracer | np.ndarray:
+    """A plain array that is to be written, as one of the trace if one variable alone refers to it.
+
+    Arguments:
+        count: how many references there are.
+    """
+    if count <= sole_references(references):
+        return adopted(x)
+    if innermost_body() is not None:
+        raise PlainWritten
+    return x
 
 
 def set_attribute(value: object, x: object, name: str) -> None:

@@ -30,6 +30,7 @@ _TESTS = ("JUMP", "FOR_ITER", "UNARY_NOT", "IS_OP", "TO_BOOL")
 _JUMPS = frozenset(
     [code for name, code in opcode.opmap.items() if any([part in name for part in _TESTS])]
 )
+_STORES = frozenset([opcode.opmap.get(name, -1) for name in ("STORE_SUBSCR", "STORE_SLICE")])
 _LISTS = frozenset([opcode.opmap[name] for name in ("BUILD_LIST", "BUILD_TUPLE", "LIST_APPEND")])
 _READS = frozenset([opcode.opmap.get(name, -1) for name in ("BINARY_SUBSCR", "BINARY_SLICE")])
 # From Python 3.14 on `x[i]` is a binary operation: the instruction and its number.
@@ -82,7 +83,7 @@ def _is_plain(code: CodeType, fun: FunctionType, light: bool, indexes: bool) -> 
     if any([isinstance(c, CodeType) for c in code.co_consts]):
         return False
     steps = code.co_code[::2]
-    if not (light or _JUMPS.isdisjoint(steps)):
+    if not (_STORES if light else _JUMPS).isdisjoint(steps):
         return False
     if not (_LISTS.isdisjoint(steps) or LISTED.isdisjoint(code.co_names)):
         return False

@@ -24,8 +24,18 @@ from fgrad.capture.containers import containers_of, note_shared
 from fgrad.capture.iteration import Steps, steps_of
 from fgrad.capture.limits import counting, most_of
 from fgrad.capture.loop_equations import looped, scanned
-from fgrad.capture.notes import note
-from fgrad.capture.state import VALUE, Again, Cells, Outcome, Peel, Place, Plan, is_internal
+from fgrad.capture.notes import note, reason_of
+from fgrad.capture.state import (
+    VALUE,
+    Again,
+    Cells,
+    Outcome,
+    Peel,
+    Place,
+    PlainWritten,
+    Plan,
+    is_internal,
+)
 from fgrad.capture.values import (
     UNDEFINED,
     aval_of_value,
@@ -90,7 +100,7 @@ def for_(
     except Exception as error:
         if known is None or is_defect(error):
             raise
-        why = _why(error)
+        why = reason_of(error)
         note("unrolled", why)
         done, plain = False, _written_out(error)
     if not done:
@@ -101,13 +111,6 @@ def for_(
 def _written_out(error: Exception) -> Callable[[], AbstractContextManager[None]]:
     """The context of a loop that is written out: what has no text has none there either."""
     return textless if isinstance(error, TracedTextError) else nullcontext
-
-
-def _why(error: Exception) -> str:
-    """The reason in one line: that of a card, or an error's first line."""
-    rows = getattr(error, "rows", ())
-    reason = next((text for label, text in rows if label == "why"), "")
-    return reason or str(error).split("\n")[0]
 
 
 def _run_each(
@@ -161,7 +164,7 @@ def while_(
         except Exception as error:
             if not known or is_defect(error):
                 raise
-            why = _why(error)
+            why = reason_of(error)
             note("unrolled", why)
             plain = _written_out(error)
     with plain():
@@ -232,6 +235,12 @@ class _Rolled:
                 )
                 if self.ended:
                     return True
+            except PlainWritten:
+                plan.restore()
+                if not self.cells.adopt(self.sole):
+                    raise
+                self.start = self.cells.get()
+                plan = Plan(self.cells, plan.roots, self.cells.sole())
             except (Peel, NameError) as reason:
                 plan.restore()
                 plan = self._peeled_for(reason, plan)
@@ -255,8 +264,8 @@ class _Rolled:
         roots = plan.roots
         self.body(self.steps.item(self.first))
         self.first += 1
-        self.start = self.cells.get()
-        return Plan(self.cells, roots, self.cells.sole())
+        self.start, self.sole = self.cells.get(), self.cells.sole()
+        return Plan(self.cells, roots, self.sole)
 
     def _attempt(self, plan: Plan) -> bool:
         roots = plan.live_roots()
@@ -360,11 +369,11 @@ class _RolledWhile(_Rolled):
         roots = plan.roots
         self.body()
         self.first += 1
-        self.start = self.cells.get()
+        self.start, self.sole = self.cells.get(), self.cells.sole()
         again = self.test()
         self.surely = self.peels = not is_unknown(again)
         self.ended = self.surely and not again
-        return Plan(self.cells, roots, self.cells.sole())
+        return Plan(self.cells, roots, self.sole)
 
     def _attempt(self, plan: Plan) -> bool:
         roots = plan.live_roots()

@@ -29,3 +29,10 @@ def note(what: str, why: str = "", loc: Loc | None = None) -> None:
     """Note what becomes of the statement in the user's line, or of what stands somewhere else."""
     if NOTES.kept is not None:
         NOTES.kept.append(Note(what, loc or resolve(here()), why))
+
+
+def reason_of(error: Exception) -> str:
+    """The reason in one line: that of a card, or an error's first line."""
+    rows = getattr(error, "rows", ())
+    reason = next((text for label, text in rows if label == "why"), "")
+    return reason or str(error).split("\n")[0]

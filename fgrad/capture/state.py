@@ -41,11 +41,14 @@ from fgrad.capture.values import (
 )
 from fgrad.errors import CaptureError, Row
 from fgrad.ir.aval import Aval
+from fgrad.numpy.inplace import adopted
+from fgrad.numpy.rebinding import is_owner
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.assign import View, made_inside, root_of, writes_of
 from fgrad.tracing.capturing import not_recorded
 from fgrad.tracing.carried import Body
 from fgrad.tracing.thread_state import THREAD
+from fgrad.typing import PyTree
 
 
 class Again(Exception):
@@ -54,6 +57,14 @@ class Again(Exception):
 
 class Peel(Exception):
     """The first step must be taken alone; the text says why."""
+
+
+class PlainWritten(CaptureError):
+    """A body writes a traced value into a plain array."""
+
+    def __init__(self) -> None:
+        card = not_recorded("the body changes a ndarray")
+        super().__init__(card.headline, card.rows)
 
 
 class Exchanged(CaptureError):
@@ -90,6 +101,16 @@ class Cells:
             <= _ALONE + (_ENTERED if id(contents(cell, UNDEFINED)) in entered else 0)
             and not isinstance(getattr(contents(cell, UNDEFINED), "memory", None), View)
         }
+
+    def adopt(self, alone: Collection[str]) -> bool:
+        """Make arrays of the trace of plain arrays of floats in some variables, to which nothing
+        else may refer; whether there are any."""
+        found = False
+        for name, cell in zip(self.names, self.cells, strict=True):
+            x: PyTree = contents(cell, UNDEFINED)
+            if name in alone and is_owner(x) and x.dtype.kind in "fc":
+                cell.cell_contents, found = adopted(x), True
+        return found
 
     def set(self, values: Sequence[object]) -> None:
         """Bind the variables to other values."""

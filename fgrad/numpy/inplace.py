@@ -43,6 +43,7 @@ from fgrad.numpy.promote import (
     stored,
     user_line,
 )
+from fgrad.numpy.rebinding import operator_rebinds
 from fgrad.numpy.views import (
     FLAT,
     ViewBy,
@@ -151,6 +152,13 @@ def adopt_array(builder: Builder, array: np.ndarray, is_new: bool = False) -> Tr
     return out
 
 
+def adopted(array: np.ndarray) -> Tracer:
+    """A new plain array that nobody else has as an array of the innermost trace."""
+    builder = innermost()
+    assert builder is not None
+    return adopt_array(builder, array, is_new=True)
+
+
 def store(
     out: Any,
     function: Function,
@@ -160,6 +168,10 @@ def store(
 ) -> Any:
     """`out=`: call a function, and write its results over arrays."""
     outs = out if isinstance(out, tuple) else (out,)
+    if method == "__call__" and len(outs) == 1 and operator_rebinds(outs):
+        (plain,) = outs
+        (own,) = outs = (adopted(plain),)
+        args = tuple([own if a is plain else a for a in args])
     for o in outs:
         if o is not None and not isinstance(o, Tracer):
             called = "" if method == "__call__" else f".{method}"
