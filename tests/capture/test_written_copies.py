@@ -230,7 +230,7 @@ def test_right(name: str, way: str) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, way: str) -> None:
     before = V.copy()
-    with pytest.raises(FgradError, match="plain NumPy array|changes a ndarray"):
+    with pytest.raises(FgradError, match=r"plain NumPy array|changes a ndarray"):
         WAYS[way](REFUSED[name])
     np.testing.assert_array_equal(V, before)
 
