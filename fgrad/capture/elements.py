@@ -20,8 +20,8 @@ from fgrad.capture.ragged import Ragged, ragged
 from fgrad.capture.state import PlainWritten
 from fgrad.capture.values import as_tracer, is_unknown
 from fgrad.capture.windows import window
+from fgrad.numpy.adopting import adopted
 from fgrad.numpy.at_indexing import at
-from fgrad.numpy.inplace import adopted
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.masked_places import chosen
 from fgrad.numpy.promote import weakened

@@ -41,7 +41,7 @@ from fgrad.capture.values import (
 )
 from fgrad.errors import CaptureError, Row
 from fgrad.ir.aval import Aval
-from fgrad.numpy.inplace import adopted
+from fgrad.numpy.adopting import adopted
 from fgrad.numpy.rebinding import is_owner
 from fgrad.trace import Tracer, Value
 from fgrad.tracing.assign import View, made_inside, root_of, writes_of

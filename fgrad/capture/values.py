@@ -10,7 +10,7 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import INT64, NO_AXES, Aval, aval_of, is_numeric, varying
-from fgrad.numpy.inplace import adopt_array
+from fgrad.numpy.adopting import adopt_array
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.promote import BROADCAST, convert, reshape, strong
 from fgrad.numpy.python_numbers import as_exact

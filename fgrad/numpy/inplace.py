@@ -22,6 +22,7 @@ from fgrad.base.installed import at_least
 from fgrad.base.source import warn_user
 from fgrad.errors import ArgumentError, DtypeError, InPlaceError, TracedIndexError
 from fgrad.numpy import arrange
+from fgrad.numpy.adopting import adopted
 from fgrad.numpy.at_indexing import IndexedElements
 from fgrad.numpy.compositions import to_bool
 from fgrad.numpy.dispatch import TRACED, add
@@ -61,19 +62,15 @@ from fgrad.numpy.views import (
 from fgrad.ops import complex as cx
 from fgrad.ops import elementwise as ew
 from fgrad.ops import shape as sh
-from fgrad.ops.families import BROADCAST
-from fgrad.trace import Builder, Tracer, Value, concrete, innermost
+from fgrad.trace import Tracer, Value, concrete, innermost
 from fgrad.tracing.assign import (
     View,
     check_layout,
-    keep_memory,
     layout_of,
     link,
     memory_of,
     point_at,
 )
-from fgrad.tracing.fastpath import adopt_known
-from fgrad.tracing.layouts import mark
 from fgrad.tracing.tables import alias_functions, numpy_functions, store_out, ufunc_methods
 from fgrad.tracing.thread_state import THREAD
 from fgrad.tracing.writing import write_all
@@ -132,31 +129,6 @@ def setitem(x: Tracer, index: object, value: ArrayLike) -> None:
         new = write_chosen(x, at, value, "set")
     if new is not None:
         write_all(x, new)
-
-
-def adopt_array(builder: Builder, array: np.ndarray, is_new: bool = False) -> Tracer:
-    """A plain array as a value of a trace; one number repeated stays small in programs.  A copy,
-    unless it `is_new`: nobody else has it."""
-    if is_new and builder.plain and builder.saves and builder.eager and array.shape:
-        out = adopt_known(builder, ew.convert_p, array)
-        if not array.flags.c_contiguous:
-            mark(out, False)
-        return out
-    if array.size and not np.any(array != array.flat[0]):
-        params = {"shape": array.shape, "dims": ()}
-        out = builder.record(BROADCAST, (array.dtype.type(array.flat[0]),), params)
-    else:
-        out = builder.record(ew.convert_p, (array,), {"dtype": array.dtype})
-    mark(out, array.flags.c_contiguous)
-    keep_memory(out)
-    return out
-
-
-def adopted(array: np.ndarray) -> Tracer:
-    """A new plain array that nobody else has as an array of the innermost trace."""
-    builder = innermost()
-    assert builder is not None
-    return adopt_array(builder, array, is_new=True)
 
 
 def store(

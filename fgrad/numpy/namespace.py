@@ -17,8 +17,8 @@ import numpy
 
 from fgrad.base.lazy_import import lazy_module, load
 from fgrad.base.sizes import OPEN, is_symbolic
+from fgrad.numpy.adopting import adopt_array
 from fgrad.numpy.dispatch import EXTRA, OWN, TRACED, has_tracer, lookup
-from fgrad.numpy.inplace import adopt_array
 from fgrad.numpy.jax_keywords import KEYWORDS
 from fgrad.trace import Tracer, innermost, own_handle
 from fgrad.tracing.device_tracing import through
