@@ -7,10 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fgrad import jit, tree
 from fgrad.compile.entry.native import NativeCallable
+from fgrad.compile.llvm.abi import LAYOUT
+from fgrad.config import config
 
+NEEDS_NATIVE = pytest.mark.skipif(
+    LAYOUT is None or not config.native_calls, reason="calls are not native here"
+)
 X = np.linspace(-1.0, 2.0, 8, dtype=np.float32)
 
 

@@ -8,9 +8,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from native_calls import NEEDS_NATIVE
 
 import fgrad
 from fgrad.compile.entry.native import is_native
+
+pytestmark = NEEDS_NATIVE
 
 WARM = 20  # calls in Python, until one is native
 CALLS = 50

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_calls import counted, learnt
+from native_calls import NEEDS_NATIVE, counted, learnt
 
 import fgrad
 from fgrad.compile.jit.call import executable_of
@@ -166,6 +166,7 @@ def adam(params: Any, moments: Any, x: Any) -> Any:
     return fgrad.tree.map(lambda p, m: p - 0.1 * m, params, moments), moments
 
 
+@NEEDS_NATIVE
 def test_native_calls_donate() -> None:
     def state() -> tuple[Any, Any]:
         params = {"w": large(), "b": np.arange(3.0), "more": [large(5).reshape(256, -1).copy()]}
@@ -189,6 +190,7 @@ def test_native_calls_donate() -> None:
     assert [sys.getrefcount(x) for x in held] == before
 
 
+@NEEDS_NATIVE
 def test_native_calls_do_not_write_shared_memory() -> None:
     step = learnt(fgrad.jit(lambda w, g: w - 0.5 * g, donate_argnums=0), large(), large(1))
     base = np.arange(-N, 3 * N, dtype=np.float64)

@@ -17,19 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from native_calls import X, assert_same, counted, learnt, outcome
+from native_calls import NEEDS_NATIVE, X, assert_same, counted, learnt, outcome
 
 import fgrad
 from fgrad import jit, tree
 from fgrad.compile.entry.native import is_native
 from fgrad.compile.jit.call import FlatCall
-from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
 from fgrad.errors import UnsupportedTypeError
 
-pytestmark = pytest.mark.skipif(
-    LAYOUT is None or not config.native_calls, reason="calls are not native here"
-)
+pytestmark = NEEDS_NATIVE
 
 Pair = namedtuple("Pair", "left right")
 

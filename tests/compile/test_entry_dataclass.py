@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 import optree
 import pytest
-from native_calls import X, assert_same, counted, learnt
+from native_calls import NEEDS_NATIVE, X, assert_same, counted, learnt
 
 from fgrad import jit, tree
-from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
 
-pytestmark = pytest.mark.skipif(
-    LAYOUT is None or not config.native_calls, reason="calls are not native on this interpreter"
-)
+pytestmark = NEEDS_NATIVE
 
 
 @tree.dataclass

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native_calls import assert_same, counted
+from native_calls import NEEDS_NATIVE, assert_same, counted
 
 from fgrad import jit
 from fgrad.compile.jit import jitted, recent
 
-pytestmark = pytest.mark.filterwarnings("ignore::fgrad.errors.RetraceWarning")
+pytestmark = [NEEDS_NATIVE, pytest.mark.filterwarnings("ignore::fgrad.errors.RetraceWarning")]
 
 
 def nested(tree: Any, scale: Any, n: int = 1) -> Any:

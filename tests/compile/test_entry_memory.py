@@ -14,19 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from native_calls import X, learnt, outcome
+from native_calls import NEEDS_NATIVE, X, learnt, outcome
 
 from fgrad import jit, tree
 from fgrad.compile.entry.native import NativeCallable, NativeCalls, native_class
 from fgrad.compile.entry.table import Parameters, Results, Work
 from fgrad.compile.host.program import Call, Callback, HostProgram
-from fgrad.compile.llvm.abi import LAYOUT
 from fgrad.config import config
 from fgrad.ir.aval import aval_of
 
-pytestmark = pytest.mark.skipif(
-    LAYOUT is None or not config.native_calls, reason="calls are not native on this interpreter"
-)
+pytestmark = NEEDS_NATIVE
 
 Pair = namedtuple("Pair", "left right")
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_calls import NEEDS_NATIVE
 from prompt_effects import KEPT
 from prompt_programs import COMPILED, Case
 
@@ -24,6 +25,8 @@ from fgrad import tree
 from fgrad.base.pickling import INTERPRETED
 from fgrad.compile.prompt import calls
 from fgrad.config import config
+
+pytestmark = NEEDS_NATIVE
 
 RTOL = 1e-9
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from native_calls import NEEDS_NATIVE
 
 import fgrad
 from fgrad import lax
@@ -205,6 +206,7 @@ def test_slices_of_unlike_lengths_are_compared(case):
     assert before and after
 
 
+@NEEDS_NATIVE
 @pytest.mark.parametrize("case", LENGTHS)
 def test_loops_over_slices_of_arguments_are_called_natively(case):
     f = fgrad.jit(LENGTHS[case])
