@@ -19,12 +19,93 @@ from fgrad.compile.tasks.routines import RowTop
 VECTORS = 4  # that are compared at a time
 MOST_GROUPS = 128
 CHAINS = 4  # of comparisons that do not wait for each other
+IN_REGISTERS = 32  # records of 64 bits
 WORTH = 4  # elements of a group from which on the first pass pays
 
 
 def row_top(spec: RowTop) -> int:
     """The address of a step; buffers: rows, values, places; range: pieces."""
     return build_counted([Source(f"top {tuple(spec)}", lambda symbol: _Top(spec).emit(symbol))])[0]
+
+
+class _Memory:
+    """A list of records in memory, the greatest first; insertions move what is less."""
+
+    def __init__(self, code: Routine, kind: str, count: int, align: int) -> None:
+        self.code, self.kind, self.count, self.align = code, kind, count, align
+        self.place = code.table(kind, count)
+
+    def clear(self) -> None:
+        """Fill the list with zeros."""
+        with self.code.count(0, self.count) as i:
+            self.code.store(self.kind, "0", self.place, i, self.align)
+
+    def last(self) -> str:
+        """The least record."""
+        return self.code.load(self.kind, self.place, self.count - 1, self.align)
+
+    def insert(self, record: str) -> None:
+        """Put a record where it belongs, if that is before the last one, which is lost."""
+        with self.code.when(self.code.compare("ugt", self.kind, record, self.last())):
+            self._insert(record)
+
+    def _insert(self, record: str) -> None:
+        code, kind = self.code, self.kind
+        at = code.variable("i64", str(self.count - 1))
+        test, compare, move, end = code.labels("test", "compare", "move", "end")
+        code.line(f"br label %{test}")
+        code.label(test)
+        j = code.get(at)
+        code.branch(code.compare("sgt", "i64", j, 0), compare, end)
+        code.label(compare)
+        before = code.op("sub", "i64", j, 1)
+        other = code.load(kind, self.place, before, self.align)
+        code.branch(code.compare("ult", kind, other, record), move, end)
+        code.label(move)
+        code.store(kind, other, self.place, j, self.align)
+        code.put(at, before)
+        code.line(f"br label %{test}")
+        code.label(end)
+        code.store(kind, record, self.place, code.get(at), self.align)
+
+    def write(self) -> None:
+        """It is in memory."""
+
+
+class _Registers(_Memory):
+    """A list of records of 64 bits in registers: new[j] = max(old[j], min(old[j - 1], record))."""
+
+    def __init__(self, code: Routine, kind: str, count: int, align: int) -> None:
+        super().__init__(code, kind, count, align)
+        self.lanes = -(-count // 8) * 8
+        self.vector = f"<{self.lanes} x {kind}>"
+        self.place = code.table(kind, self.lanes)
+        self.held = code.variable(self.vector, "zeroinitializer")
+
+    def clear(self) -> None:
+        """Fill the list with zeros."""
+        self.code.put(self.held, "zeroinitializer")
+
+    def last(self) -> str:
+        """The least record."""
+        held = self.code.get(self.held)
+        return self.code.emit(f"extractelement {self.vector} {held}, i64 {self.count - 1}")
+
+    def insert(self, record: str) -> None:
+        """Put a record where it belongs; one that is less than the last one changes nothing."""
+        code, vector, lanes = self.code, self.vector, self.lanes
+        old, one = code.get(self.held), code.splat(record, self.kind, lanes)
+        endless = f"splat ({self.kind} -1)"
+        order = [lanes, *range(lanes - 1)]
+        before = code.shuffled(old, endless, order, vector)
+        name = f"v{lanes}{self.kind}"
+        kept = code.call(vector, f"llvm.umin.{name}", (vector, before), (vector, one))
+        code.put(self.held, code.call(vector, f"llvm.umax.{name}", (vector, old), (vector, kept)))
+
+    def write(self) -> None:
+        """Write the list into memory."""
+        held = self.code.get(self.held)
+        self.code.store(self.vector, held, self.place, 0, self.align, self.kind)
 
 
 class _Top:
@@ -38,7 +119,8 @@ class _Top:
         self.keys = Keys(code, spec.dtype)
         self.key, self.record = self.keys.kind, f"i{16 * self.size}"
         self.half = 8 * self.size
-        self.list = code.table(self.record, spec.count)
+        small = self.record == "i64" and spec.count <= IN_REGISTERS
+        self.list = (_Registers if small else _Memory)(code, self.record, spec.count, self.size)
         self.kind = element_type(spec.dtype)
         self.vector = f"<{self.lanes} x {self.kind}>"
         self.groups = -(-3 * spec.count // (2 * self.lanes)) * self.lanes
@@ -61,9 +143,8 @@ class _Top:
 
     def _find(self, x: str) -> None:
         """Fill the list with the greatest elements of a row."""
-        code, n, k = self.code, self.spec.columns, self.spec.count
-        with code.count(0, k) as i:
-            code.store(self.record, "0", self.list, i, self.size)  # less than any
+        code, n = self.code, self.spec.columns
+        self.list.clear()  # zeros are less than any record
         pays = self.groups <= MOST_GROUPS and n >= WORTH * self.groups
         bound = code.variable(self.kind, self._element(self._bound(x) if pays else "0"))
         begin = 0
@@ -75,6 +156,7 @@ class _Top:
             begin = end
         with code.count(begin, n) as i:
             self._offer(x, i, bound)
+        self.list.write()
 
     def _elements(self, x: str, i: str, vector: int) -> str:
         """A vector of elements, which begin a number of vectors behind one."""
@@ -161,46 +243,24 @@ class _Top:
         high = code.op("shl", kind, code.cast("zext", self.key, key, kind), self.half)
         low = code.cast("trunc", "i64", code.op("xor", "i64", place, -1), self.key)
         record = code.op("or", kind, high, code.cast("zext", self.key, low, kind))
-        last = code.load(kind, self.list, self.spec.count - 1, self.size)
-        with code.when(code.compare("ugt", kind, record, last)):
-            self._insert(record)
-            self._raise(bound)
+        self.list.insert(record)
+        self._raise(bound)
 
     def _raise(self, bound: str) -> None:
         """Let the bound be above the last record, if the list is full: a later element with that
         key comes after it."""
         code, kind = self.code, self.record
-        last = code.load(kind, self.list, self.spec.count - 1, self.size)
+        last = self.list.last()
         key = code.cast("trunc", kind, code.op("lshr", kind, last, self.half), self.key)
         above = code.call(self.key, f"llvm.uadd.sat.{self.key}", (self.key, key), (self.key, "1"))
         full = code.compare("ne", kind, last, 0)
         code.put(bound, code.select(full, self.kind, self._element(above), code.get(bound)))
 
-    def _insert(self, record: str) -> None:
-        """Put a record where it belongs; the last one is lost."""
-        code, kind = self.code, self.record
-        at = code.variable("i64", str(self.spec.count - 1))
-        test, compare, move, end = code.labels("test", "compare", "move", "end")
-        code.line(f"br label %{test}")
-        code.label(test)
-        j = code.get(at)
-        code.branch(code.compare("sgt", "i64", j, 0), compare, end)
-        code.label(compare)
-        before = code.op("sub", "i64", j, 1)
-        other = code.load(kind, self.list, before, self.size)
-        code.branch(code.compare("ult", kind, other, record), move, end)
-        code.label(move)
-        code.store(kind, other, self.list, j, self.size)
-        code.put(at, before)
-        code.line(f"br label %{test}")
-        code.label(end)
-        code.store(kind, record, self.list, code.get(at), self.size)
-
     def _write(self, x: str, values: str, places: str) -> None:
         """The elements of the list and their places, the greatest first."""
         code = self.code
         with code.count(0, self.spec.count) as j:
-            record = code.load(self.record, self.list, j, self.size)
+            record = code.load(self.record, self.list.place, j, self.size)
             low = code.cast("trunc", self.record, record, self.key)
             place = code.op("xor", self.key, low, -1)
             place = code.cast("zext", self.key, place, "i64")
