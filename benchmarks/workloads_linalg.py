@@ -99,7 +99,8 @@ def phases(lib: Library) -> Call:
 
 
 LANES = (
-    "8 matrices are transposed into lanes and back, and each step reads and writes them in a cache"
+    "8 matrices are transposed into lanes and back (a third of the profiles of `det` and `inv`), "
+    "quotients of pivots wait (a sixth), each step reads and writes the matrices in a cache"
 )
 TURNS = (
     "each rotation waits for a root and a quotient of the one before; 8 matrices make them together"
@@ -107,11 +108,14 @@ TURNS = (
 FOURIER = "NumPy's transforms add and multiply single numbers, without vectors"
 
 
-def stacked(share: float, reason: str = LANES) -> Cost:
-    """`share` n^3 operations for each matrix of the stack."""
+def stacked(
+    share: float, columns: tuple[float, float], reason: str = LANES, itemsize: int = 8
+) -> Cost:
+    """`share` n^3 operations for each matrix of the stack, of which columns of n numbers are read
+    and written."""
     matrices, n, _ = STACK
-    moved, flops = 8 * matrices * n * n, share * matrices * n**3
-    return Cost(moved, moved, flops=flops, reason=reason)
+    read, written = [itemsize * matrices * n * count for count in columns]
+    return Cost(read, written, flops=share * matrices * n**3, reason=reason)
 
 
 def one(share: float, read: float = 0.0, reason: str = "") -> Cost:
@@ -123,18 +127,34 @@ def one(share: float, read: float = 0.0, reason: str = "") -> Cost:
 # Values, which NumPy has too.  Signs of vectors are not compared, nor derivatives with respect to
 # the triangle that is not read, which JAX spreads over both.
 VALUES = (
-    Workload("solve, 256 of 16x16", 1.0, solve(*STACK), cost=stacked(2 / 3)),
+    Workload("solve, 256 of 16x16", 1.0, solve(*STACK), cost=stacked(2 / 3, (17, 1))),
     Workload(
-        "solve, 256 of 16x16, 16 columns", 1.0, solve(*STACK, columns=16), cost=stacked(2 / 3 + 2)
+        "solve, 256 of 16x16, 16 columns",
+        1.0,
+        solve(*STACK, columns=16),
+        cost=stacked(2 / 3 + 2, (32, 16)),
     ),
-    Workload("solve, 256 of 16x16, complex", 1.0, solve(*STACK, parts=True), cost=stacked(8 / 3)),
+    Workload(
+        "solve, 256 of 16x16, complex",
+        1.0,
+        solve(*STACK, parts=True),
+        cost=stacked(8 / 3, (17, 1), itemsize=16),
+    ),
     Workload("solve, 512x512", 1.0, solve(*ONE), cost=one(2 / 3)),
-    Workload("inverse, 256 of 16x16", 1.0, function("inv", general, *STACK), cost=stacked(2)),
     Workload(
-        "determinant, 256 of 16x16", 1.0, function("det", general, *STACK), cost=stacked(2 / 3)
+        "inverse, 256 of 16x16", 1.0, function("inv", general, *STACK), cost=stacked(2, (16, 16))
     ),
     Workload(
-        "cholesky, 256 of 16x16", 1.0, function("cholesky", definite, *STACK), cost=stacked(1 / 3)
+        "determinant, 256 of 16x16",
+        1.0,
+        function("det", general, *STACK),
+        cost=stacked(2 / 3, (16, 1 / 16)),
+    ),
+    Workload(
+        "cholesky, 256 of 16x16",
+        1.0,
+        function("cholesky", definite, *STACK),
+        cost=stacked(1 / 3, (16, 16)),
     ),
     Workload("cholesky, 512x512", 1.0, function("cholesky", definite, *ONE), cost=one(1 / 3)),
     Workload(
@@ -142,7 +162,7 @@ VALUES = (
         1.0,
         function("qr", general, *STACK),
         exact=False,
-        cost=stacked(8 / 3),
+        cost=stacked(8 / 3, (16, 32)),
     ),
     Workload("qr, 512x512", 1.0, function("qr", general, *ONE), exact=False, cost=one(8 / 3)),
     Workload(
@@ -150,7 +170,7 @@ VALUES = (
         1.0,
         function("eigh", definite, *STACK),
         exact=False,
-        cost=stacked(14 / 3, TURNS),
+        cost=stacked(14 / 3, (16, 17), TURNS),
     ),
     Workload(
         "eigh, 512x512",
@@ -164,7 +184,7 @@ VALUES = (
         1.0,
         function("svd", general, *STACK),
         exact=False,
-        cost=stacked(10, TURNS),
+        cost=stacked(10, (16, 33), TURNS),
     ),
     Workload(
         "svd, 512x512",
@@ -204,14 +224,19 @@ VALUES = (
     ),
 )
 GRADIENTS = (
-    Workload("gradient of solve, 256 of 16x16", 1.0, solve_gradient(*STACK), cost=stacked(2 / 3)),
+    Workload(
+        "gradient of solve, 256 of 16x16",
+        1.0,
+        solve_gradient(*STACK),
+        cost=stacked(2 / 3, (17, 17)),
+    ),
     Workload("gradient of solve, 512x512", 1.0, solve_gradient(*ONE), cost=one(2 / 3)),
     Workload(
         "gradient of a Gaussian, 256 of 16x16",
         1.0,
         gaussian_gradient(*STACK),
         exact=False,
-        cost=stacked(1),
+        cost=stacked(1, (17, 16)),
     ),
     Workload(
         "gradient of a Gaussian, 512x512",
@@ -220,8 +245,8 @@ GRADIENTS = (
         exact=False,
         cost=one(
             1,
-            reason="the limit is the closed form; a triangle is factored again to solve, and the "
-            "gradient of cholesky is a product and two solutions",
+            reason="the limit is the closed form; the gradient of cholesky is a product and two "
+            "solutions for n columns",
         ),
     ),
 )

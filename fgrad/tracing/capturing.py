@@ -6,10 +6,12 @@ fail or write a loop out step by step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, TypeVar
+
+import numpy as np
 
 from fgrad.base.frames import entries_of
 from fgrad.base.provided import Provided
@@ -32,7 +34,7 @@ from fgrad.tracing.thread_state import THREAD
 from fgrad.typing import PyTree
 
 # The code, by its identity, of functions that stay as they are in an outermost trace with values,
-# unless they have defaults or close over something.
+# unless they have defaults or close over other things than numbers.
 left_alone: dict[int, CodeType] = {}
 captured: Provided[Callable[[Any], Any]] = Provided("fgrad.capture.entry.captured")
 
@@ -79,6 +81,18 @@ def user_form(fun: Callable[..., PyTree]) -> Callable[..., Any]:
     return captured.call(fun)
 
 
+_NUMBERS = frozenset({np.ndarray, np.float64, float, int})
+
+
+def _holds_numbers(cells: Iterable[CellType]) -> bool:
+    """Whether a function closes over arrays, numbers and NumPy alone."""
+    try:
+        held = [cell.cell_contents for cell in cells]
+    except ValueError:  # a variable has no value yet
+        return False
+    return all([type(x) in _NUMBERS or x is np for x in held])
+
+
 class UserForm:
     """`user_form` of one function, kept while a trace with values asks for it alone: the code and
     the defaults of a function may be exchanged, all else that it sees is shared with the form."""
@@ -104,8 +118,9 @@ class UserForm:
         if builder.state.captures is False:
             return fun
         code, few, named = fun.__code__, fun.__defaults__, fun.__kwdefaults__
-        bare = few is None and named is None and fun.__closure__ is None
-        if bare and left_alone.get(id(code)) is code and builder.eager and builder.what != "vmap":
+        bare = few is None and named is None and left_alone.get(id(code)) is code
+        light = builder.eager and builder.what != "vmap"
+        if bare and light and _holds_numbers(fun.__closure__ or ()):
             return fun
         if kept is None or kept[1] is not code or kept[2] is not few or kept[3] is not named:
             kept = self.kept = user_form(fun), code, few, named

@@ -112,6 +112,32 @@ def test_defaults_that_are_exchanged_are_seen():
     assert fgrad.grad(loss)(x).tolist() == [8.0, 4.0]
 
 
+def test_what_a_function_closes_over_is_looked_at_each_time():
+    def helper(x):
+        return np.array([x[1], 2.0 * x[0]])
+
+    def loss(x):
+        return np.sum(of(x) * scale)
+
+    x, scale = np.array([1.0, 2.0]), np.ones(2)
+    of = np.sin
+    np.testing.assert_allclose(fgrad.grad(loss)(x), np.cos(x))
+    of = helper
+    assert fgrad.grad(loss)(x).tolist() == [2.0, 1.0]
+    scale = 3.0
+    assert fgrad.grad(loss)(x).tolist() == [6.0, 3.0]
+
+
+def test_a_variable_without_value_is_pythons_error():
+    def loss(x):
+        return np.sum(x) * later
+
+    with pytest.raises(NameError, match="later"):
+        fgrad.grad(loss)(np.ones(2))
+    later = 2.0
+    assert fgrad.grad(loss)(np.ones(2)).tolist() == [2.0, 2.0]
+
+
 def cube_loss(x):
     return np.sum(x**3)
 
