@@ -6,14 +6,17 @@
 Load times are CPU milliseconds of a process that has imported fgrad, which other processes disturb
 less than wall time; `import` is that of `import fgrad` beyond `import numpy`.  A ratio of calls is
 the median of A B C A B C in one process, in CPU time of the thread, `jit` the denominator.
-Of lengths that may change: the bytes of the file, milliseconds of the first call with a new length
-and of the second, the median of forty lengths, and how often the compiler worked.
+Of lengths that may change: the bytes of the file; CPU milliseconds of a process that loads it and
+calls it with twice the lengths of the example, by its machine code, by the compiler with the disk
+cache, and without; in a process without trust those of the first call with a new length and of the
+second, the median of forty lengths, and how often the compiler worked.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import statistics
 import subprocess
 import sys
@@ -30,6 +33,15 @@ from resized import resized
 
 import fgrad
 
+FIRST = """import sys, time
+import numpy as np, pickle, fgrad
+with open(sys.argv[1] + ".args", "rb") as file:
+    args = pickle.load(file)
+start = time.process_time()
+f = fgrad.load(sys.argv[1], trust=sys.argv[2] == "1")
+f(*args)
+print(1e3 * (time.process_time() - start))
+"""
 LOAD = """import sys, time
 import numpy
 a = time.process_time()
@@ -40,6 +52,7 @@ c = time.process_time()
 print(1e3 * (b - a), 1e3 * (c - b))
 """
 ROUNDS = 15
+NEAR = 2  # of a new length: how many times the example's
 
 
 def loaded_ms(path: str, trust: bool, cache: bool) -> tuple[float, float]:
@@ -51,6 +64,19 @@ def loaded_ms(path: str, trust: bool, cache: bool) -> tuple[float, float]:
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
         found.append([float(x) for x in done.stdout.split()])
     return min(x for x, _ in found), min(x for _, x in found)
+
+
+def first_ms(path: str, trust: bool, args: Any, cache: bool) -> float:
+    """The time to load a file and call it once with a new length: the least of five processes."""
+    with open(f"{path}.args", "wb") as file:
+        pickle.dump(args, file)
+    environment = {**os.environ, "FGRAD_CACHE": str(int(cache))}
+    command = [sys.executable, "-c", FIRST, path, str(int(trust))]
+    found = []
+    for _ in range(5):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        found.append(float(done.stdout))
+    return min(found)
 
 
 def seconds(f: Any, args: Any, calls: int) -> float:
@@ -108,9 +134,15 @@ def lengths_row(name: str, folder: str) -> dict[str, Any]:
     (f, make), (dynamic, lengths) = PROGRAMS[name], DYNAMIC[name]
     args = make(np.random.default_rng(0))
     path = os.path.join(folder, name)
+    small = fgrad.export(f, *args, path=path, dynamic=dynamic, targets=())
+    start = time.process_time()
     size = fgrad.export(f, *args, path=path, dynamic=dynamic)
-    small = fgrad.export(f, *args, path=path, targets=())
-    fgrad.export(f, *args, path=path, dynamic=dynamic)
+    written = 1e3 * (time.process_time() - start)
+    near: Any = list(args)
+    for length in lengths:
+        near = resized(near, length, NEAR * length)
+    trusted = first_ms(path, True, near, cache=True)
+    warm, cold = first_ms(path, False, near, cache=True), first_ms(path, False, near, cache=False)
     loaded: Any = fgrad.load(path)
     times = []
     for n in range(150, 190):
@@ -123,8 +155,11 @@ def lengths_row(name: str, folder: str) -> dict[str, Any]:
             times.append(1e3 * (time.process_time() - start))
     first, again = statistics.median(times[::2]), statistics.median(times[1::2])
     made = len(loaded._changing.compiled.templates)
-    return {"program": name, "bytes": size, "for one length": small, "new length ms": first,
-            "again ms": again, "compiled": made}  # fmt: skip
+    return {
+        "program": name, "bytes": size, "without code": small, "written ms": written,
+        "load and new length, trusted ms": trusted, "compiled, cache": warm, "compiled": cold,
+        "new length ms": first, "again ms": again, "templates": made,
+    }  # fmt: skip
 
 
 def main() -> None:

@@ -90,8 +90,7 @@ class Loaded:
         self._fast: Any = None  # the same, from when it has learnt one
         self._changing: lengths.Changing | None = None
         axes = axis_words.axes_of(file, self._in_avals) if "sizes" in file.head else None
-        count = 0 if axes is None else len(axes.groups)
-        code = code_of(file, self._in_avals, self._out_avals, count) if trust else None
+        code = code_of(file, self._in_avals, self._out_avals) if trust else None
         self.is_native = code is not None
         self._form: Form | None = None
         if axes is not None:  # lengths may change

@@ -87,13 +87,8 @@ class TemplateWords(NamedTuple):
     long: list[Any]
 
 
-def code_of(
-    file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval], symbols: int
-) -> TrustedCode | None:
+def code_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> TrustedCode | None:
     """A file's machine code; None if it has none for this machine.
-
-    Arguments:
-        symbols: how many lengths may change.
 
     Raises:
         ExportError: the file is damaged.
@@ -105,7 +100,7 @@ def code_of(
         words = _words(file, each, Words)
         try:
             if words.processor == processor() or _runs_here(words.target):
-                return TrustedCode(file, words, (*in_avals, *out_avals), len(in_avals), symbols)
+                return TrustedCode(file, words, (*in_avals, *out_avals), len(in_avals))
         except (TypeError, ValueError, LookupError, RuntimeError) as error:
             file.refuse(f"its machine code cannot be loaded: {error}")
     return None
@@ -130,12 +125,9 @@ class TrustedCode:
 
     Arguments:
         avals: the types of the example's arguments and results, `inputs` of them arguments.
-        symbols: how many lengths may change.
     """
 
-    def __init__(
-        self, file: File, words: Words, avals: Sequence[Aval], inputs: int, symbols: int
-    ) -> None:
+    def __init__(self, file: File, words: Words, avals: Sequence[Aval], inputs: int) -> None:
         imports = {CELLS: SIGNALS.address}
         if words.libraries:
             imports |= libraries.addresses(words.libraries)
@@ -149,9 +141,6 @@ class TrustedCode:
         self.avals, self.inputs = avals, inputs
         self.templates = [_words(file, each, TemplateWords) for each in words.templates]
         self.tables = [_tables(file, template, self.functions) for template in self.templates]
-        if symbols:
-            for each in self.templates:
-                size_data.checked(symbols, each.numbers, each.guards)
 
     def form_at(self, lengths: tuple[int, ...], program: Callable[..., Program]) -> Form | None:
         """What runs the program for some lengths; None if no template is for them.
