@@ -81,6 +81,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "divided by the size": lambda x: x / x.shape[0],
     "root": lambda x: x / x.shape[0] ** 0.5,
     "root by NumPy": lambda x: x / np.sqrt(x.shape[0]),
+    "NumPy's number": lambda x: x / (x.shape[0] * np.float64(2)),
     "len": lambda x: np.sum(x) / len(x),
     "range": _by_index,
     "plain loop": _total,
@@ -116,7 +117,7 @@ FOR_SOME: dict[str, str] = {
     "key of a dictionary": "one length", "text": "one length", "bits": "one length",
     "list": "one length", "integer": "one length", "set": "one length",
     "result": r"n0\) \* \(1.0", "root by NumPy": "one length",
-    "class": "class or identity", "isinstance": "class or identity", "branch": "n0 <= 20",
+    "NumPy's number": "one length", "class": "class or identity", "isinstance": "class or identity", "branch": "n0 <= 20",
     "even": r"n0\) % \(2",
 }  # fmt: skip
 

@@ -15,8 +15,8 @@ from typing import Any, cast
 import numpy as np
 
 from fgrad.base.size_functions import bits
-from fgrad.base.size_terms import Terms
-from fgrad.base.sizes import OPERATOR_SIGNS, Atom, Num, Size, Sizes
+from fgrad.base.size_terms import OPERATOR_SIGNS, Terms
+from fgrad.base.sizes import Atom, Num, Size, Sizes
 
 
 class Formula:

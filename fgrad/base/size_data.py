@@ -20,8 +20,8 @@ import numpy as np
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.base.size_code import atoms_of
 from fgrad.base.size_functions import bits, chosen, least, most, ones, rounded, truncated
-from fgrad.base.size_terms import Terms
-from fgrad.base.sizes import OPERATOR_SIGNS, Num, Size, Sizes, value_of
+from fgrad.base.size_terms import OPERATOR_SIGNS, Terms
+from fgrad.base.sizes import Num, Size, Sizes, value_of
 
 Words: TypeAlias = "list[object]"
 

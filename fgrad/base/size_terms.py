@@ -10,6 +10,11 @@ from typing import TypeAlias
 Monomial: TypeAlias = "tuple[int, ...]"  # numbers of atoms, sorted; with repetitions
 Terms: TypeAlias = "tuple[tuple[Monomial, int], ...]"  # a polynomial: sorted, no zero coefficients
 
+OPERATOR_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "truediv": "/", "pow": "**",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+}  # fmt: skip
+
 
 def without(monomial: Monomial, divisor: Monomial) -> Monomial | None:
     left = list(monomial)

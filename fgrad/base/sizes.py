@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.size_terms import Monomial, Terms, added, product, scaled, split, without
+from fgrad.base.size_terms import (
+    OPERATOR_SIGNS,
+    Monomial,
+    Terms,
+    added,
+    product,
+    scaled,
+    split,
+    without,
+)
 from fgrad.base.source import user_frame
 
 Size: TypeAlias = Any  # a Num, or one of Python's numbers
@@ -264,18 +273,15 @@ class Num:
         return " + ".join([_monomial_text(self.sizes, *term) for term in self.terms])
 
     def __index__(self) -> int:
-        self.sizes.fix(self)
-        return operator.index(self.value)  # type: ignore[arg-type]
+        return operator.index(settled(self))
 
     def __int__(self) -> int:
-        self.sizes.fix(self)
-        return int(self.value)
+        return int(settled(self))
 
     __trunc__ = __int__
 
     def __float__(self) -> float:
-        self.sizes.fix(self)
-        return float(self.value)
+        return float(settled(self))
 
     def __complex__(self) -> complex:
         return complex(float(self))
@@ -284,39 +290,35 @@ class Num:
         return self.sizes.compare("ne", self, 0)
 
     def __array__(self, dtype: Size = None, copy: Size = None) -> np.ndarray:
-        self.sizes.fix(self)
-        return np.asarray(self.value, dtype)
+        return np.asarray(settled(self), dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *given: Size, **named: Size) -> Size:
+        others = [x for x in given if type(x) is not Num and not isinstance(x, np.ndarray)]
+        if any([hasattr(x, "__array_ufunc__") for x in others]):
+            return NotImplemented  # a tracer has it
+        return getattr(ufunc, method)(*map(settled, given), **named)
 
     def __hash__(self) -> int:
         if _from_own():
             self.sizes.texts += 1
             return id(self)
-        self.sizes.fix(self)
-        return hash(self.value)
+        return hash(settled(self))
 
     def __repr__(self) -> str:
         if _from_own():
             self.sizes.texts += 1
             return f"{{{self.text()}}}"
-        self.sizes.fix(self)
-        return repr(self.value)
+        return repr(settled(self))
 
-    def __str__(self) -> str:
-        if _from_own():
-            self.sizes.texts += 1
-            return f"{{{self.text()}}}"
-        self.sizes.fix(self)
-        return str(self.value)
+    __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
         if not spec and _from_own():
             return f"{{{self.text()}}}"
-        self.sizes.fix(self)
-        return format(self.value, spec)
+        return format(settled(self), spec)
 
     def __reduce__(self) -> tuple[object, ...]:
-        self.sizes.fix(self)
-        return type(self.value), (self.value,)
+        return type(self.value), (settled(self),)
 
     def __copy__(self) -> Num:
         return self
@@ -327,8 +329,7 @@ class Num:
     def __getattr__(self, name: str) -> Size:
         if name.startswith("__") or not hasattr(self.value, name):
             raise AttributeError(name)
-        self.sizes.fix(self)
-        return getattr(self.value, name)
+        return getattr(settled(self), name)
 
     def __neg__(self) -> Num:
         if self.is_integer:
@@ -470,22 +471,31 @@ _ORDER: dict[str, Callable[[Sizes, Terms, Size], bool]] = {
 
 
 def _compared(op: str, a: Num, b: Size) -> Size:
-    if type(b) is not Num and not isinstance(b, (int, float)):
-        return NotImplemented
+    if type(b) not in _NUMBERS:
+        return _with_another(op, a, b)
     return a.sizes.compare(op, a, b)
 
 
 def _binary(op: str, a: Size, b: Size) -> Size:
     """An operation of which at least one operand is a Num."""
-    for x in (a, b):
-        if type(x) is not Num and not isinstance(x, (int, float)):
-            return NotImplemented
+    if not _NUMBERS.issuperset((type(a), type(b))):
+        return _with_another(op, a, b)
     sizes = a.sizes if type(a) is Num else b.sizes
     key = op, *[id(x) if type(x) is Num else (type(x), x) for x in (a, b)]
     found = sizes.known.get(key)
     if found is None:
         found = sizes.known[key] = _computed(sizes, op, a, b)
     return found
+
+
+_NUMBERS = frozenset([Num, int, float, bool])
+
+
+def _with_another(op: str, a: Size, b: Size) -> Size:
+    """An operation with what is not Python's: NumPy's numbers have types that theirs decide."""
+    if any([isinstance(x, np.generic) or not isinstance(x, (int, float)) for x in (a, b)]):
+        return NotImplemented
+    return _OPERATORS[op](settled(a), settled(b))
 
 
 def _is_integer(x: Size) -> bool:
@@ -576,12 +586,6 @@ def _terms(x: Size) -> Terms:
 def _monomial_text(sizes: Sizes, monomial: Monomial, factor: int) -> str:
     parts = [str(factor)] if factor != 1 or not monomial else []
     return "*".join([*parts, *[_atom_text(sizes.atoms[k]) for k in monomial]])
-
-
-OPERATOR_SIGNS = {
-    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "truediv": "/", "pow": "**",
-    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
-}  # fmt: skip
 
 
 def _atom_text(atom: Atom) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import json
 from collections.abc import Callable
@@ -74,6 +75,37 @@ def test_where_guards_hold_numbers_and_decisions_are_those_of_the_size(seed: int
         found = at(int(n), int(m))
         if found is not None:
             assert _decisions(kinds, int(n), int(m)) == (list(found), expected)
+
+
+class _Three(enum.IntEnum):
+    """A number of a class of its own."""
+
+    N = 3
+
+
+OTHERS = [np.float32(2), np.float64(2), np.int8(2), np.int64(2), np.bool_(True), _Three.N,
+          np.ones(1, np.float32), np.array(2.0, np.float32), np.arange(1, 3)]  # fmt: skip
+OPERATIONS: dict[str, Program] = {
+    "a + b": lambda a, b: a + b, "a - b": lambda a, b: a - b, "a * b": lambda a, b: a * b,
+    "a / b": lambda a, b: a / b, "a // b": lambda a, b: a // b, "a % b": lambda a, b: a % b,
+    "a ** b": lambda a, b: a**b, "divmod": lambda a, b: divmod(a, b)[1],
+    "a < b": lambda a, b: a < b, "a >= b": lambda a, b: a >= b, "a == b": lambda a, b: a == b, "multiply": np.multiply,
+    "maximum": np.maximum, "power": np.power, "arctan2": np.arctan2, "less": np.less,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("k", range(len(OTHERS)))
+def test_sizes_with_numbers_that_are_not_python_s(name: str, k: int) -> None:
+    """Their types decide the dtype of the result, which sizes as numbers of Python do not."""
+    other, op = OTHERS[k], OPERATIONS[name]
+    for f in (lambda x: x * op(x.shape[0], other), lambda x: x * op(other, x.shape[0])):
+        shared = fgrad.jit(f, dynamic=True)
+        for n in (9, 20, 9):
+            x = np.ones((n, 1), np.float32)
+            expected, found = f(x), shared(x)
+            assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def _deep(n: Any) -> Any:
