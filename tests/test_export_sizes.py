@@ -117,7 +117,8 @@ FOR_SOME: dict[str, str] = {
     "key of a dictionary": "one length", "text": "one length", "bits": "one length",
     "list": "one length", "integer": "one length", "set": "one length",
     "result": r"n0\) \* \(1.0", "root by NumPy": "one length",
-    "NumPy's number": "one length", "class": "class or identity", "isinstance": "class or identity", "branch": "n0 <= 20",
+    "NumPy's number": "one length", "class": "class or identity",
+    "isinstance": "class or identity", "branch": "n0 <= 20",
     "even": r"n0\) % \(2",
 }  # fmt: skip
 

@@ -89,7 +89,8 @@ OPERATIONS: dict[str, Program] = {
     "a + b": lambda a, b: a + b, "a - b": lambda a, b: a - b, "a * b": lambda a, b: a * b,
     "a / b": lambda a, b: a / b, "a // b": lambda a, b: a // b, "a % b": lambda a, b: a % b,
     "a ** b": lambda a, b: a**b, "divmod": lambda a, b: divmod(a, b)[1],
-    "a < b": lambda a, b: a < b, "a >= b": lambda a, b: a >= b, "a == b": lambda a, b: a == b, "multiply": np.multiply,
+    "a < b": lambda a, b: a < b, "a >= b": lambda a, b: a >= b, "a == b": lambda a, b: a == b,
+    "multiply": np.multiply,
     "maximum": np.maximum, "power": np.power, "arctan2": np.arctan2, "less": np.less,
 }  # fmt: skip
 
