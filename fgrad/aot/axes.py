@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from fgrad.aot.files import File
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.size_data import BadNumbers, Written, checked
+from fgrad.base.size_words import BadNumbers, Written, checked
 from fgrad.ir.aval import Aval
 from fgrad.typing import PyTree
 

@@ -19,9 +19,10 @@ from fgrad.aot.machine import WALK, Machine, Module, NotMachineCode, machine_of
 from fgrad.aot.objects import object_of
 from fgrad.aot.trusted import TemplateWords
 from fgrad.aot.writing import Writer
-from fgrad.base.size_data import BadNumbers, Written, checked, evaluated, failing
 from fgrad.base.size_data import Writer as NumberWriter
+from fgrad.base.size_data import evaluated
 from fgrad.base.size_functions import at_present
+from fgrad.base.size_words import BadNumbers, Written, checked, failing
 from fgrad.base.sizes import LEAST, Num, Size, Sizes
 from fgrad.base.system import processor
 from fgrad.compile.cpu.native import cycles_of
@@ -190,7 +191,7 @@ class _Numbers:
         self.writer = None if sizes is None else NumberWriter(sizes)
 
     def operand(self, x: Size) -> PyTree:
-        """A number as `size_data` has it."""
+        """A number as `size_words` has it."""
         return [x] if self.writer is None else self.writer.operand(x)
 
     def written(self) -> Written:

@@ -15,7 +15,8 @@ from fgrad.aot import parsing
 from fgrad.aot.axes import MOST_FORMS, Axes, Lengths, with_lengths
 from fgrad.aot.files import File
 from fgrad.aot.trusted import Form
-from fgrad.base.size_data import BadNumbers, evaluated, failing, text_of
+from fgrad.base.size_data import evaluated, text_of
+from fgrad.base.size_words import BadNumbers, failing
 from fgrad.base.sizes import Size
 from fgrad.compile.backend import BACKENDS, Template
 from fgrad.compile.jit.dynamic import opened, with_symbols

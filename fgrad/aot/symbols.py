@@ -1,7 +1,7 @@
 """L7. A function is traced with sizes as symbols, and its program leaves the process with them.
 
 axes      [[[0, 0], [1, 0]]]    the first axes of the arguments' leaves 0 and 1 are the symbol 0
-text      a: f64[{0}], ...      sizes stand by their number among those of `fgrad/base/size_data.py`
+text      a: f64[{0}], ...      sizes stand by their number among those of `base/size_words.py`
 guards    what must hold for other sizes
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fgrad.aot.axes import Axes
 from fgrad.base.named_tuple import NamedTuple
-from fgrad.base.size_data import BadNumbers, Writer, Written, checked, evaluated, failing
+from fgrad.base.size_data import Writer, evaluated
+from fgrad.base.size_words import BadNumbers, Written, checked, failing
 from fgrad.base.sizes import LEAST, NotShared, Size, Sizes
 from fgrad.compile.jit.dynamic import (
     Dynamic,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from fgrad.aot import libraries
-    from fgrad.base import size_data
+    from fgrad.base import size_words
     from fgrad.compile.llvm import generator
     from fgrad.ir.program import Program
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     generator = lazy_module("fgrad.compile.llvm.generator")
     libraries = lazy_module("fgrad.aot.libraries")
-    size_data = lazy_module("fgrad.base.size_data")
+    size_words = lazy_module("fgrad.base.size_words")
 
 ATTACH = "fgrad_attach"
 _WORD = 8
@@ -63,7 +63,7 @@ class Words(NamedTuple):
 
 
 class TemplateWords(NamedTuple):
-    """What it says of a program: numbers are operands, as those of `size_data` are.
+    """What it says of a program: numbers are operands, as those of `size_words` are.
 
     words: the table of the host program and those of its kernels, an array of the file.
     changed, functions: at which places which operands, and the addresses of which functions stand.
@@ -152,10 +152,10 @@ class TrustedCode:
             known: Sequence[Any] = lengths
             if lengths:
                 try:
-                    known = size_data.evaluated(template.numbers, lengths)
-                except size_data.BadNumbers:
+                    known = size_words.evaluated(template.numbers, lengths)
+                except size_words.BadNumbers:
                     continue
-                if size_data.failing(template.guards, known) is not None:
+                if size_words.failing(template.guards, known) is not None:
                     continue
             executable = TrustedExecutable(self, template, self.tables[k], known)
             return Form(executable, lambda: program(lengths))

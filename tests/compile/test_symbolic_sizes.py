@@ -16,8 +16,9 @@ from resized import compared, over_sizes, same
 import fgrad
 from fgrad import explain_retrace, grad, lax, value_and_grad, vmap
 from fgrad.base.size_code import Formula, listed
-from fgrad.base.size_data import BadNumbers, Writer, checked, evaluated, failing
+from fgrad.base.size_data import Writer, evaluated
 from fgrad.base.size_functions import chosen, least, length_of, most, slice_of, truncated
+from fgrad.base.size_words import BadNumbers, checked, failing
 from fgrad.base.sizes import Num, Sizes
 from fgrad.errors import ArgumentError, RetraceWarning
 
