@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fgrad.base import size_words
     from fgrad.compile.llvm import generator
     from fgrad.ir.program import Program
+    from fgrad.typing import PyTree
 
     class Executable(Protocol):
         """What runs a program on contiguous arrays."""
@@ -47,7 +48,7 @@ class Form:
         self.executable = executable
         self.typed = typed  # a program of these types
         self.was_called = False
-        self.signature: Any = None  # of the native calls
+        self.signature: PyTree = None  # of the native calls
 
 
 class Words(NamedTuple):
@@ -59,7 +60,7 @@ class Words(NamedTuple):
     symbols: list[str]
     messages: list[str]
     libraries: list[str]
-    templates: list[dict[str, Any]]
+    templates: list[dict[str, PyTree]]
 
 
 class TemplateWords(NamedTuple):
@@ -74,17 +75,17 @@ class TemplateWords(NamedTuple):
     long: the cycles of a call, and how many are many.
     """
 
-    numbers: list[list[Any]]
-    guards: list[list[Any]]
+    numbers: list[list[PyTree]]
+    guards: list[list[PyTree]]
     words: int
-    changed: list[list[Any]]
+    changed: list[list[PyTree]]
     functions: list[list[int]]
-    arrays: list[Any]
+    arrays: list[PyTree]
     fills: list[list[int]]
-    arena: Any
-    shapes: list[list[Any]]
-    single: list[Any] | None
-    long: list[Any]
+    arena: PyTree
+    shapes: list[list[PyTree]]
+    single: list[PyTree] | None
+    long: list[PyTree]
 
 
 def code_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> TrustedCode | None:
@@ -106,7 +107,7 @@ def code_of(file: File, in_avals: Sequence[Aval], out_avals: Sequence[Aval]) -> 
     return None
 
 
-def _words(file: File, each: Any, kind: Any) -> Any:
+def _words(file: File, each: PyTree, kind: PyTree) -> PyTree:
     if type(each) is not dict or {*each} != {*kind._fields}:
         file.refuse("its machine code is not described as it should be")
     return kind(**each)
@@ -136,7 +137,7 @@ class TrustedCode:
         self.functions = [self.code.functions[name] for name in words.symbols]
         self.attach = self.code.functions[ATTACH]
         self.messages = words.messages
-        self.callbacks: list[Any] | None = None  # what failures are told to, when it is attached
+        self.callbacks: list[PyTree] | None = None  # what failures are told to, when it is attached
         self.keep: list[object] = []
         self.avals, self.inputs = avals, inputs
         self.templates = [_words(file, each, TemplateWords) for each in words.templates]
@@ -149,7 +150,7 @@ class TrustedCode:
             program: gives the program for these lengths.
         """
         for k, template in enumerate(self.templates):
-            known: Sequence[Any] = lengths
+            known: Sequence[PyTree] = lengths
             if lengths:
                 try:
                     known = size_words.evaluated(template.numbers, lengths)
@@ -166,7 +167,7 @@ class _Tables(NamedTuple):
     """The arrays of a template."""
 
     words: np.ndarray
-    consts: list[Any]
+    consts: list[PyTree]
     fills: list[tuple[int, np.ndarray]]
 
 
@@ -189,9 +190,9 @@ class TrustedExecutable:
     """
 
     def __init__(
-        self, code: TrustedCode, template: TemplateWords, tables: _Tables, known: Sequence[Any]
+        self, code: TrustedCode, template: TemplateWords, tables: _Tables, known: Sequence[PyTree]
     ) -> None:
-        def value(operand: Any) -> Any:
+        def value(operand: PyTree) -> PyTree:
             return known[operand] if type(operand) is int else operand[0]
 
         words = tables.words

@@ -20,8 +20,9 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 
+Number: TypeAlias = Any  # one of Python's, or a Num
 Words: TypeAlias = "list[object]"
-Operation: TypeAlias = "Callable[..., Any]"
+Operation: TypeAlias = "Callable[..., Number]"
 
 MOST_NUMBERS = 20_000
 MOST_TERMS = 256  # of a sum
@@ -104,10 +105,10 @@ def _is_constant(x: object) -> bool:
 
 def evaluated(
     numbers: Sequence[Words],
-    symbols: Sequence[Any],
+    symbols: Sequence[Number],
     operations: Mapping[str, Operation] | None = None,
-    bounded: Callable[[Any], Any] | None = None,
-) -> list[Any]:
+    bounded: Callable[[Number], Number] | None = None,
+) -> list[Number]:
     """The symbols, and the numbers.
 
     Arguments:
@@ -131,7 +132,9 @@ def evaluated(
     return values
 
 
-def _sum(values: Sequence[Any], terms: Sequence[Any], bounded: Callable[[Any], Any]) -> Any:
+def _sum(
+    values: Sequence[Number], terms: Sequence[Number], bounded: Callable[[Number], Number]
+) -> Number:
     total = 0
     for factor, *places in terms:
         for k in places:
@@ -140,12 +143,12 @@ def _sum(values: Sequence[Any], terms: Sequence[Any], bounded: Callable[[Any], A
     return total
 
 
-def value(values: Sequence[Any], operand: Any) -> Any:
+def value(values: Sequence[Number], operand: Number) -> Number:
     """An operand: a number by its place, or a constant."""
     return values[operand] if type(operand) is int else operand[0]
 
 
-def in_bounds(x: Any) -> Any:
+def in_bounds(x: Number) -> Number:
     """A number of Python.
 
     Raises:
@@ -159,7 +162,7 @@ def in_bounds(x: Any) -> Any:
     return x
 
 
-def failing(guards: Sequence[Words], values: Sequence[Any]) -> Words | None:
+def failing(guards: Sequence[Words], values: Sequence[Number]) -> Words | None:
     """The first guard that does not hold; those of Nums that do are noted by their trace."""
     for guard in guards:
         op, a, b, result = guard
@@ -168,7 +171,7 @@ def failing(guards: Sequence[Words], values: Sequence[Any]) -> Words | None:
     return None
 
 
-def power(a: Any, b: Any) -> Any:
+def power(a: Number, b: Number) -> Number:
     """A power of a number; no large one of an integer."""
     if type(a) is int and type(b) is int and b > _LARGEST_POWER:
         raise OverflowError
