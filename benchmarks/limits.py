@@ -40,9 +40,7 @@ HERE = Path(__file__).parent
 # KB: the first cache of a core, the second while it holds all and beyond, a third, memory.
 SIZES = tuple([n << 10 for n in (48, 1024, 1280, 2048, 4096, 32_768, 65_536, 163_840)])
 TABLE = 1 << 12  # numbers among which places are looked up
-REASONS = (
-    "Of the rows above 4: by profiles for stacks and `top 10`, as judged by their code for others."
-)
+REASONS = "Of the rows above 4, as judged by their code, and by profiles where they say so."
 UP_TO = 4.0  # times the limit, for which a row needs no reason
 
 
