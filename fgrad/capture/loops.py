@@ -22,7 +22,7 @@ from fgrad.capture.aliases import is_plain, is_some
 from fgrad.capture.branches import if_, raised_here
 from fgrad.capture.containers import containers_of, note_shared
 from fgrad.capture.iteration import Steps, steps_of
-from fgrad.capture.limits import counting, most_of
+from fgrad.capture.limits import Range, counting, kept_ranges, knowing, most_of
 from fgrad.capture.loop_equations import looped, scanned
 from fgrad.capture.notes import note, reason_of
 from fgrad.capture.state import (
@@ -277,9 +277,9 @@ class _Rolled:
             outcome = found["outcome"] = plan.outcome(inner, entered)
             return [strong(index) + 1, *outcome.numbers]
 
-        steps, counts = self.count or 0, (self.first, self.most)
+        steps, counted = self.count or 0, counting(self.first, self.most)
         traced = _traced(
-            plan, roots, step, self.name, self.what, not self.surely, steps=steps, counts=counts
+            plan, roots, step, self.name, self.what, not self.surely, steps=steps, counted=counted
         )
         outcome: Outcome = found["outcome"]
         plan.restore()
@@ -439,7 +439,7 @@ def _traced(
     indexed: bool = True,
     steps: int = 0,
     like: TracedProgram | None = None,
-    counts: tuple[int, int | None] = (0, None),
+    counted: Range | None = None,
 ) -> TracedProgram:
     """A step as a program of the number of the step, what is carried by value, and the arrays.
 
@@ -448,8 +448,10 @@ def _traced(
         writes: whether the new arrays are results.
         steps: how many steps there are, if that is known.
         like: the body, if this is the condition of its loop.
-        counts: the first number of a step, and what all are less than.
+        counted: between what the numbers of its steps are.
     """
+    ranges: dict[int, Range] = {} if counted is None else {0: counted}
+    more: dict[int, Range] = {}
     avals = [varying(aval_of_value(x), varies(x)) for x in plan.numbers()]
     written = [root.aval.strong() for root in roots]
 
@@ -460,7 +462,7 @@ def _traced(
         given = [x.handle() for x in rest[: len(avals)]]
         with (
             closing(builder) if catches else nullcontext(),
-            counting(builder, *counts),
+            knowing(builder, ranges) as known,
             Body(builder, roots, rest[len(avals) :]) as inner,
         ):
             inner.entered, inner.decides = plan.unshared(given), not writes
@@ -468,12 +470,18 @@ def _traced(
             inner.given = {id(x) for x in (*given, *[c for v in values for c in containers_of(v)])}
             outs = _stepped(step, index, inner, values, catches)
             if writes:
+                more.update(kept_ranges(known, starts, dict(enumerate(outs))))
                 outs = [*outs, *[root.handle() for root in roots]]
             elif any([r.index != x.index for r, x in zip(roots, rest[len(avals) :], strict=True)]):
                 raise not_recorded("the condition of a loop writes into an array")
             return [x.handle() if isinstance(x, Tracer) else _plain(x) for x in outs]
 
     given = [*([INDEX] if indexed else []), *avals, *written]
+    starts = {
+        k: x
+        for k, x in enumerate(plan.numbers(), int(indexed))
+        if given[k].dtype == INT64 and not given[k].shape
+    }
     if like is not None:
         body = like.program.in_avals[len(like.captured) :]
         given = [varying(a, b.varies) for a, b in zip(given, body, strict=True)]
@@ -482,7 +490,13 @@ def _traced(
         plan.restore()
         return trace(flat, carried, name, what, True)
 
-    traced = settled(given, attempt, lambda found: found.program.out_avals if writes else ())
+    def settle() -> TracedProgram:
+        return settled(given, attempt, lambda found: found.program.out_avals if writes else ())
+
+    traced = settle()
+    if more:  # with these limits for loops in it
+        ranges.update(more)
+        traced = settle()
     spend(len(traced.program.eqns), steps if writes else 0)
     return traced
 

@@ -113,8 +113,8 @@ def _length(part: slice, axis: int) -> int | None:
     apart = None if start is None or stop is None else stop.plus(start, -1)
     if apart is None or apart.terms or apart.constant < 0:
         return None
-    low, high = range_of(part.start), range_of(part.stop)
-    is_inside = low is not None and high is not None and low[0] >= 0 and high[1] <= axis
+    low, high = range_of(part.start)[0], range_of(part.stop)[1]
+    is_inside = low is not None and high is not None and low >= 0 and high <= axis
     return apart.constant if is_inside else None
 
 

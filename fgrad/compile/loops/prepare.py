@@ -9,6 +9,7 @@ import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.loops.accumulate import accumulate
+from fgrad.compile.loops.join_branches import join_branches
 from fgrad.compile.loops.read_written import read_written
 from fgrad.compile.passes.cse import cse
 from fgrad.compile.passes.dce import dce
@@ -43,7 +44,7 @@ def prepared(program: Program) -> Program:
         )
         for rewrite in rewrites:
             found = rewrite(found)
-        found = loops_late(writes_after_branches(found, prepared))
+        found = loops_late(writes_after_branches(join_branches(found), prepared))
         found = read_written(accumulate(found, prepared))
         return with_counters(dce(without_unread(dce(found))))
 
