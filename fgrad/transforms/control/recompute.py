@@ -21,6 +21,8 @@ from fgrad.transforms.control.common import split_list
 from fgrad.transforms.control.guards import unchecked
 from fgrad.transforms.control.while_loop import SavesStates
 from fgrad.transforms.core.derived_programs import (
+    Along,
+    Kinds,
     VjpPrograms,
     derived_program,
     join_supports,
@@ -60,7 +62,20 @@ def economical(programs: VjpPrograms, n_fixed: int, n_carry: int, reads: bool) -
     key = ("economical", programs.backward, n_fixed, n_carry, reads)
     whole = derived_program(forward, key, backward, avals, "vjp")
     pair = whole.derived("split supports", lambda: split_supports(whole, programs.kinds))
-    return programs._replace(forward=small, backward=pair[0], supports=pair[1])
+
+    def along(given: Kinds) -> Along | None:
+        found = programs.along(given)
+        if found is None:
+            return None
+
+        def pull(*values: Value) -> Sequence[Value]:
+            saved, cts = split_list(values, len(kept))
+            return run(found.program, [*run(remade, saved), *cts])
+
+        ins = [*[v.aval for v in kept], *found.program.in_avals[len(wanted) :]]
+        return found._replace(program=derived_program(found.program, key, pull, ins, "vjp"))
+
+    return programs._replace(forward=small, backward=pair[0], supports=pair[1], along=along)
 
 
 class _Choice:

@@ -16,11 +16,12 @@ from fgrad.ops.families import ADD
 from fgrad.ops.selected import ZERO, Selected, Tangent, known_support, plain
 from fgrad.ops.shape import full
 from fgrad.trace import Value, bind, run
-from fgrad.transforms.control.common import Values, restricted
+from fgrad.transforms.control.common import Values, restricted, split_list
 from fgrad.transforms.control.reach import carries_with_cotangents
 from fgrad.transforms.core.derived_programs import (
     DENSE,
     SELECTED,
+    Along,
     Mask,
     VjpPrograms,
     derived_program,
@@ -186,8 +187,10 @@ def pulling(programs: VjpPrograms, given: Kinds) -> Pulling:
     backward = programs.backward
 
     def make() -> Pulling:
-        dense = all([kind == DENSE for kind in given])
-        return _pulling_all(programs, given) if dense else _pulling(programs, given)
+        if all([kind == DENSE for kind in given]):
+            return _pulling_all(programs, given)
+        found = programs.along(given)
+        return _pushed(programs, given) if found is None else _along(programs, given, found)
 
     return backward.derived(("pulling", given), make)
 
@@ -202,7 +205,15 @@ def _pulling_all(programs: VjpPrograms, given: Kinds) -> Pulling:
     return Pulling(program, given, kinds, backward.out_avals[:n], programs.restored)
 
 
-def _pulling(programs: VjpPrograms, given: Kinds) -> Pulling:
+def _along(programs: VjpPrograms, given: Kinds, found: Along) -> Pulling:
+    program, n = found.program, len(found.kinds)
+    kinds = tuple([kind and SELECTED for kind in found.kinds])
+    outs, before, bits = split_list(program.outputs, n, programs.restored)
+    program = restricted(program, program.inputs, (*there(outs, kinds), *bits, *before))
+    return Pulling(program, given, kinds, programs.backward.out_avals[:n], programs.restored)
+
+
+def _pushed(programs: VjpPrograms, given: Kinds) -> Pulling:
     """A pullback is linear in the cotangents: it is pushed along those that there are."""
     backward, n = programs.backward, len(programs.kinds)
     count = len(backward.inputs) - len(given)

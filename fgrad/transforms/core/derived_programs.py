@@ -19,6 +19,7 @@ from functools import partial
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.ir.aval import BOOL, Aval
 from fgrad.ir.program import Program
+from fgrad.ir.walk import calls_back, has_effect
 from fgrad.ops.families import FLOATS
 from fgrad.ops.selected import ZERO, Selected, Support, Tangent, known_support, plain
 from fgrad.ops.shape import full
@@ -28,12 +29,14 @@ from fgrad.tracing.layouts import orders_known
 from fgrad.tracing.record import TracedProgram
 from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.core.batching import Batched, batch_aval, run_batched
+from fgrad.transforms.core.equal_values import places_of
 from fgrad.transforms.core.merged_loops import merged_loops
 from fgrad.transforms.core.tape import Tape, pull_selected, push_selected
 from fgrad.transforms.core.wrap import outside
 from fgrad.typing import PyTree
 
 Mask = tuple[bool, ...]
+Kinds = tuple["int | None", ...]  # of tangents: DENSE, SELECTED, LOOSE, None for zero
 
 
 class _Around(threading.local):
@@ -81,6 +84,15 @@ class VjpPrograms(NamedTuple):
     supports: Program
     kinds: tuple[int | None, ...]
     restored: int = 0
+    along: Callable[[Kinds], Along | None] = lambda _: None
+
+
+class Along(NamedTuple):
+    """A pullback along cotangents of some kinds: `program(*residuals, *arrays, *cts, *bits)` gives
+    cotangents of the `kinds`, arrays, and the bits of those that are selected."""
+
+    program: Program
+    kinds: Kinds
 
 
 class Restores(NamedTuple):
@@ -279,6 +291,37 @@ def _inside(builder: Builder, x: Value) -> Value:
 
 def restoring_programs(program: Program, wanted: Mask, restores: Restores) -> VjpPrograms:
     """As `vjp_programs`, with arrays that the pullback restores."""
+    programs = _restoring_programs(program, wanted, restores, None)
+    around, axes = AROUND.restored, open_axes()
+    acts = any([has_effect(eqn) or calls_back(eqn) for eqn in program.eqns])
+
+    def along(given: Kinds) -> Along | None:
+        if acts or open_axes() != axes:
+            return None
+        with within_loop(around):
+            own = _restoring_programs(program, wanted, restores, given)
+        kept = own.forward.outputs[own.results :]
+        places = places_of(kept, own.forward, programs.forward, programs.results)
+        if places is None:
+            return None
+        count = len(programs.forward.outputs) - programs.results
+        whole = join_supports(own.backward, own.supports)
+
+        def backward(*values: Value) -> Sequence[Value]:
+            return run(whole, [*[values[k] for k in places], *values[count:]])
+
+        avals = [a.aval for a in programs.forward.outputs[programs.results :]]
+        avals += own.backward.in_avals[len(kept) :]
+        made = derived_program(own.backward, "along", backward, avals, "vjp")
+        return Along(made, own.kinds)
+
+    return programs._replace(along=along)
+
+
+def _restoring_programs(
+    program: Program, wanted: Mask, restores: Restores, given: Kinds | None
+) -> VjpPrograms:
+    """The programs whose pullback takes cotangents of the `given` kinds, dense if that is None."""
     count = len(program.outputs) - restores.extra
     n_arrays = len(restores.arrays)
     takes: list[bool] = []
@@ -298,11 +341,16 @@ def restoring_programs(program: Program, wanted: Mask, restores: Restores) -> Vj
         results = [outside(builder, y) for y in outs]
         kept = [_inside(builder, y) for y in more]
         builder.release()
+        of_cts = (DENSE,) * sum(takes) if given is None else given
+        there = [kind for kind in of_cts if kind is not None]
 
         def pullback(*values: Value) -> list[Value]:
             before = restores.begin(kept, values[:n_arrays])
-            given = iter(values[n_arrays:])
-            pulled = pull_selected(tape, [next(given) if t else None for t in takes])
+            cts, bits = iter(values[n_arrays:]), iter(values[n_arrays + len(there) :])
+            own = iter([
+                None if kind is None else _of_kind(kind, next(cts), bits) for kind in of_cts
+            ])  # fmt: skip
+            pulled = pull_selected(tape, [next(own) if t else None for t in takes])
             kinds.extend(None if ct is None else _kind(ct) for ct in pulled)
             found = [
                 zeros_of(x.aval) if ct is None else plain(ct)
@@ -311,7 +359,9 @@ def restoring_programs(program: Program, wanted: Mask, restores: Restores) -> Vj
             return [*found, *before(), *_supports(pulled, kinds)]
 
         ct_avals = [y.aval.strong() for y, t in zip(outs, takes, strict=True) if t]
-        ins = [*restores.arrays, *ct_avals]
+        pairs = list(zip(ct_avals, of_cts, strict=True))
+        ins = [*restores.arrays, *[a for a, kind in pairs if kind is not None]]
+        ins += [Aval(a.shape, BOOL) for a, kind in pairs if kind]
         traced = restores.trace(pullback, ins, program.name, f"vjp({program.made_by})")
         backward.extend(split_supports(traced.program, kinds))
         return results + traced.captured
