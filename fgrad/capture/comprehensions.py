@@ -23,7 +23,8 @@ from fgrad.capture.calls import OF_LISTS, bool_
 from fgrad.capture.conditions import any_of, either, not_
 from fgrad.capture.convert import called
 from fgrad.capture.iteration import Steps, steps_of
-from fgrad.capture.loops import FEWEST, INDEX, SHORT, for_, operations
+from fgrad.capture.loop_equations import operations
+from fgrad.capture.loops import FEWEST, INDEX, SHORT, for_
 from fgrad.capture.state import Cells
 from fgrad.capture.values import Parts, aval_of_value, is_number, is_unknown, parts_of, zeros
 from fgrad.errors import TooManyStepsError

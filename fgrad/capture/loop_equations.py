@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fgrad.base.lazy_import import lazy_module
 from fgrad.capture.equal_programs import shared
 from fgrad.ir.program import Program
+from fgrad.ir.traits import CONTROL
 from fgrad.trace import Value
 from fgrad.tracing.record import TracedProgram
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
     from fgrad.transforms.control import equations
 else:
     equations = lazy_module("fgrad.transforms.control.equations")
+
+
+def operations(body: Program) -> int | None:
+    """How many numbers a step computes, indices aside; None if it has arrays, loops or branches."""
+    results = [v for eqn in body.eqns for v in eqn.outputs]
+    nested = any([eqn.prim.holds in CONTROL for eqn in body.eqns])
+    if nested or any([v.aval.size != 1 for v in results]):
+        return None
+    return sum([v.aval.dtype.kind in "fc" for v in results])
 
 
 def scanned(traced: TracedProgram, count: int, start: Sequence[Value]) -> list[Value]:

@@ -23,7 +23,7 @@ from fgrad.capture.branches import if_, raised_here
 from fgrad.capture.containers import containers_of, note_shared
 from fgrad.capture.iteration import Steps, steps_of
 from fgrad.capture.limits import Range, counting, kept_ranges, knowing, most_of
-from fgrad.capture.loop_equations import looped, scanned
+from fgrad.capture.loop_equations import looped, operations, scanned
 from fgrad.capture.notes import note, reason_of
 from fgrad.capture.state import (
     VALUE,
@@ -50,7 +50,6 @@ from fgrad.capture.values import (
 from fgrad.errors import CaptureError, FgradError, TooManyStepsError, TracedTextError
 from fgrad.ir.aval import INT64, Aval, varying
 from fgrad.ir.program import Program
-from fgrad.ir.traits import CONTROL
 from fgrad.numpy.promote import strong
 from fgrad.trace import Tracer, Value, innermost, trace
 from fgrad.tracing.axes import settled, varies
@@ -335,15 +334,6 @@ class _Rolled:
         return found
 
 
-def operations(body: Program) -> int | None:
-    """How many numbers a step computes, indices aside; None if it has arrays, loops or branches."""
-    results = [v for eqn in body.eqns for v in eqn.outputs]
-    nested = any([eqn.prim.holds in CONTROL for eqn in body.eqns])
-    if nested or any([v.aval.size != 1 for v in results]):
-        return None
-    return sum([v.aval.dtype.kind in "fc" for v in results])
-
-
 def _may_peel(reason: BaseException, plan: Plan) -> bool:
     return isinstance(reason, Peel) or any([x is UNDEFINED for x in plan.starts()])
 
@@ -470,6 +460,7 @@ def _traced(
             inner.given = {id(x) for x in (*given, *[c for v in values for c in containers_of(v)])}
             outs = _stepped(step, index, inner, values, catches)
             if writes:
+                more.clear()
                 more.update(kept_ranges(known, starts, dict(enumerate(outs))))
                 outs = [*outs, *[root.handle() for root in roots]]
             elif any([r.index != x.index for r, x in zip(roots, rest[len(avals) :], strict=True)]):

@@ -129,6 +129,11 @@ def _iota(w: Writer, eqn: Eqn, _xs: list[Ref]) -> Ref:
     return w.cast(iota(w, shape, eqn.params["axis"]), dtype)
 
 
+def _unset(w: Writer, eqn: Eqn, _xs: list[Ref]) -> Ref:
+    shape, dtype = _aval(eqn)
+    return broadcast(w, w.scalar(0, dtype), shape, ())
+
+
 # --- folding --------------------------------------------------------------------------------------
 
 
@@ -337,6 +342,7 @@ PLACES: dict[str, Rule] = {
     "reverse": _reverse,
     "concatenate": _concatenate,
     "iota": _iota,
+    "unset": _unset,
     "reduce_sum": _reduction("ReduceSum", "ReduceMax"),
     "reduce_prod": _reduction("ReduceProd", "ReduceMin"),
     "reduce_max": _reduction("ReduceMax", "ReduceMax"),

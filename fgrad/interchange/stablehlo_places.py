@@ -88,6 +88,11 @@ def _iota(w: Writer, eqn: Eqn, _xs: list[Ref]) -> Ref:
     return w.iota(shape, eqn.params["axis"], dtype)
 
 
+def _unset(w: Writer, eqn: Eqn, _xs: list[Ref]) -> Ref:
+    shape, dtype = _aval(eqn)
+    return w.broadcast(w.scalar(0, dtype), shape, ())
+
+
 # --- folding --------------------------------------------------------------------------------------
 
 
@@ -285,6 +290,7 @@ PLACES: dict[str, Rule] = {
     "reverse": _reverse,
     "concatenate": _concatenate,
     "iota": _iota,
+    "unset": _unset,
     "reduce_sum": _reduction("add", "or", lambda _: 0),
     "reduce_prod": _reduction("multiply", "and", lambda _: 1),
     "reduce_max": _reduction("maximum", "or", _low),

@@ -100,6 +100,7 @@ from fgrad.ops.shape import pad_p as pad
 from fgrad.ops.shape import reshape_p as reshape
 from fgrad.ops.shape import reverse_p as reverse
 from fgrad.ops.shape import slice_p as slice
+from fgrad.ops.shape import unset_p as unset
 from fgrad.ops.size import size_p as size
 from fgrad.ops.sort import searchsorted_p as searchsorted
 from fgrad.ops.sort import top_k_p as top_k
@@ -306,6 +307,7 @@ __all__ = [
     "top_k",
     "triangular_solve",
     "trunc",
+    "unset",
     "while_",
     "windows",
     "xor",

@@ -569,6 +569,26 @@ def iota(shape: Ints, dtype: np.dtype, axis: int = 0) -> Value:
     return bind(iota_p, shape=shape, dtype=dtype, axis=axis)
 
 
+# --- unset --------------------------------------------------------------------------------------
+
+unset_p = Primitive("unset", traits.moving(fills=True), params=("shape", "dtype"))
+
+
+@unset_p.type_rule
+def _(*, shape: Ints, dtype: np.dtype) -> Aval:
+    return Aval(shape, dtype)
+
+
+@unset_p.evaluate
+def _(*, shape: Ints, dtype: np.dtype) -> np.ndarray:
+    return np.broadcast_to(dtype.type(0), shape)
+
+
+unset_p.refuse("jvp", DISCRETE)
+unset_p.refuse("transpose", "takes no operand")
+unset_p.refuse("batch", "takes no operand")
+
+
 def add_n(terms: Sequence[Value]) -> Value:
     """The sum of values of one shape."""
     total = terms[0]

@@ -162,7 +162,63 @@ def swaps(A: Any) -> Any:
     return np.sum(B * A)
 
 
+def band(A: Any) -> Any:
+    n, w = A.shape[0], np.argmax(A[0]) + 1
+    B = A.copy()
+    for i in range(1, n):
+        for j in range(max(1, i - w), min(n - 1, i + w) + 1):
+            B[i, j] = abs(A[i, j] - A[j, i]) + min(B[i - 1, j], B[i, j - 1])
+    return np.sum(B * A)
+
+
+def exchanges(A: Any) -> Any:
+    x = A[0] * 1.5
+    n, swapped = len(x), True
+    while swapped:
+        swapped = False
+        for i in range(n - 1):
+            if x[i] > x[i + 1]:
+                x[i], x[i + 1] = x[i + 1], x[i]
+                swapped = True
+        n -= 1
+    return np.sum(x * A[-1])
+
+
+def rotations(A: Any) -> Any:
+    n, sweeps = A.shape[0], 1 + np.argmax(A[:2, 0])
+    B = A + A.T
+    for _ in range(sweeps):
+        for p in range(n - 1):
+            for q in range(p + 1, n):
+                if abs(B[p, q]) < 1e-12:
+                    continue
+                t = B[p, q] / (B[p, p] + B[q, q] + 3)
+                c = 1 / math.sqrt(t * t + 1)
+                s = t * c
+                for k in range(n):
+                    x, y = B[k, p], B[k, q]
+                    B[k, p] = c * x - s * y
+                    B[k, q] = s * x + c * y
+    d = np.zeros(n)
+    for i in range(n):
+        d[i] = B[i, i]
+    return np.sum(np.sort(d) * A[0])
+
+
+def two_buffers(A: Any) -> Any:
+    n, steps = A.shape[0], 2 + np.argmax(A[0])
+    u = A.copy()
+    for _ in range(steps):
+        new = np.zeros_like(u)
+        for i in range(n):
+            for j in range(n):
+                new[i, j] = u[i, j] + 0.1 * u[i - 1, j] * u[i, (j + 1) % n] - 0.2 * u[i, j] ** 2
+        u = new
+    return np.sum(u * A)
+
+
 NESTS = [
     triangle, recurrence, rows, columns, product, branches, two_loops, one_array_twice, rosenbrock,
     sines, cholesky, factors, triangle_written, backward_rows, swaps,
+    band, exchanges, two_buffers,
 ]  # fmt: skip

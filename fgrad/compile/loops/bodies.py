@@ -21,6 +21,7 @@ from fgrad.compile.lower.writes import Split, split_writes
 from fgrad.compile.tasks.routines import Control, Unbuilt
 from fgrad.compile.tasks.runnable import Runnable
 from fgrad.compile.tasks.steps import AliasStep, KernelStep, LibraryStep, Step
+from fgrad.compile.tasks.updates import update_in_place
 from fgrad.ir.aval import Aval
 from fgrad.ir.program import Eqn, Lit, Program, Var
 from fgrad.ir.walk import definitions, use_counts
@@ -70,7 +71,8 @@ def compile_bodies(
             del consts[before:]
             step = _completed(eqn, compile_body, schedule, constant)
         out.append(step)
-    return program.replace(consts=tuple(consts)), _live(program, out)
+    program = program.replace(consts=tuple(consts))
+    return program, update_in_place(program, _live(program, out))
 
 
 def _live(program: Program, steps: Sequence[Step]) -> list[Step]:

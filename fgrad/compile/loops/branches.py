@@ -13,7 +13,6 @@ import numpy as np
 
 from fgrad.compile.kernel.affine import AffineIndex
 from fgrad.compile.loops.control import (
-    FEW,
     break_if,
     has_loops,
     is_at,
@@ -26,7 +25,7 @@ from fgrad.compile.loops.linalg import LINALG_RULES
 from fgrad.compile.loops.rows import chosen, is_long
 from fgrad.compile.loops.rules import RULES
 from fgrad.compile.loops.values import Stored, TooLarge, Value
-from fgrad.compile.loops.writer import LoopRule, LoopWriter, is_mutable
+from fgrad.compile.loops.writer import FEW, LoopRule, LoopWriter, is_mutable
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Program, Var

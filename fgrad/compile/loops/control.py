@@ -20,7 +20,7 @@ from fgrad.compile.kernel.rewrite import walk
 from fgrad.compile.loops.rows import as_row, is_long, overlaps
 from fgrad.compile.loops.sums import summing, sums_by_blocks
 from fgrad.compile.loops.values import Counting, Sparse, Stored, TooLarge, Value, stored_at
-from fgrad.compile.loops.writer import LoopWriter, is_mutable
+from fgrad.compile.loops.writer import FEW, LoopWriter, is_mutable
 from fgrad.compile.passes.dce import dce
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
@@ -30,7 +30,6 @@ from fgrad.ops import primitives as prims
 from fgrad.ops.counters import conjuncts, counter_step
 
 UNROLLED = 128  # scalar operations of an inner loop that is written out
-FEW = 4  # elements of a carry that is in registers even if it is updated at computed places
 FEW_OF_LANES = 16  # the same of each lane, which would have memory of its own
 
 

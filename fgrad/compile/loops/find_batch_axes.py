@@ -441,6 +441,7 @@ LANE_RULES: Mapping[Primitive, Callable[[_Search, Eqn], None]] = {
     prims.scatter: _scatter,
     prims.dynamic_update: _dynamic_update,
     prims.iota: _iota,
+    prims.unset: lambda _s, _eqn: None,
     prims.scan: _scan,
     prims.while_: _while,
     prims.switch: _switch,

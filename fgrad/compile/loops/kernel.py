@@ -23,10 +23,10 @@ from fgrad.compile.kernel.builder import KernelBuilder
 from fgrad.compile.kernel.check import check_kernel
 from fgrad.compile.kernel.cost import kernel_cost
 from fgrad.compile.kernel.fuse_multiply_add import fuse_multiply_add
-from fgrad.compile.kernel.ir import Kernel, Loop
+from fgrad.compile.kernel.ir import Kernel, Load, Loop
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.kernel.predicates import split_rows
-from fgrad.compile.kernel.rewrite import Body
+from fgrad.compile.kernel.rewrite import Body, walk
 from fgrad.compile.kernel.unread import drop_unread
 from fgrad.compile.loops.blocks import in_blocks
 from fgrad.compile.loops.branches import LOOP_RULES
@@ -180,6 +180,16 @@ def _kernels(
     return steps
 
 
+def _with_read_arguments(kernel: Kernel, args: Sequence[Var]) -> KernelStep:
+    """The step without arguments that are not read: arrays that live on as their copies."""
+    read = {s.buffer for s in walk(kernel.body) if isinstance(s, Load)}
+    own = [b for b in kernel.buffers if b.role != "scratch"]
+    unread = {b.name for b in own if b.role == "in" and b.name not in read}
+    given = [v for v, b in zip(args, own, strict=True) if b.name not in unread]
+    buffers = tuple([b for b in kernel.buffers if b.name not in unread])
+    return KernelStep(kernel._replace(buffers=buffers), tuple(given))
+
+
 class _Loop:
     """One loop on its way into a kernel."""
 
@@ -244,7 +254,7 @@ class _Loop:
             )
             for message, flag in flags
         ]
-        return [*copies, KernelStep(kernel, tuple(self.builder.args)), *notes]
+        return [*copies, _with_read_arguments(kernel, self.builder.args), *notes]
 
     def vectorised(self, kernel: Kernel) -> Kernel:
         """The kernel with vectors along the longest lane axis, the last of equal ones."""
@@ -288,6 +298,8 @@ class _Loop:
         eqn = self.defined.get(atom)
         if eqn is not None and eqn.prim is prims.iota and atom.aval.ndim == 1:
             return Counting(atom.aval.size, atom.aval.dtype)
+        if eqn is not None and eqn.prim is prims.unset and not is_symbolic(atom.aval.shape):
+            return self.writer.zeros(self.writer.shape(atom), atom.aval.dtype)
         repeated = (
             eqn is not None and eqn.prim is prims.broadcast and not is_symbolic(atom.aval.shape)
         )
@@ -317,10 +329,12 @@ class _Loop:
 
     def _copy(self, source: Atom, out: Var) -> None:
         """out[...] = source[...]."""
+        made = None if isinstance(source, Lit) else self.defined.get(source)
+        if made is not None and made.prim is prims.unset:
+            return
         b = KernelBuilder({}, {}, {})
         places = b.open_all(out.aval.shape, "parallel")
         at = total(places, row_major(out.aval.shape))
-        made = None if isinstance(source, Lit) else self.defined.get(source)
         if made is not None and made.prim is prims.broadcast and isinstance(made.inputs[0], Lit):
             source = made.inputs[0]  # one number everywhere needs no array to be copied
         id = (

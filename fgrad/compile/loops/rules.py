@@ -32,7 +32,15 @@ from fgrad.compile.loops.values import (
     Value,
     reshaped_view,
 )
-from fgrad.compile.loops.writer import MOST_CELLS, LoopRule, LoopWriter, is_mutable, mapped, settled
+from fgrad.compile.loops.writer import (
+    FEW,
+    MOST_CELLS,
+    LoopRule,
+    LoopWriter,
+    is_mutable,
+    mapped,
+    settled,
+)
 from fgrad.compile.lower.rules import COMPOSED, accumulate_op, better_than
 from fgrad.ir.aval import BOOL, INT64
 from fgrad.ir.primitive import Primitive, folds
@@ -256,6 +264,15 @@ def size(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     return [np.broadcast_to(np.int64(id), ())]
 
 
+def unset(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
+    """Memory that the loop writes which carries it."""
+    (out,) = eqn.outputs
+    shape, dtype = w.shape(out), out.aval.dtype
+    if w.lanes or out.aval.size <= FEW:
+        return [np.array(w.zeros(shape, dtype))]
+    return [w.scratch(shape, dtype)]
+
+
 def iota(w: LoopWriter, eqn: Eqn) -> Sequence[Value]:
     """The place along an axis."""
     out, axis, dtype = eqn.outputs[0], eqn.params["axis"], eqn.params["dtype"]
@@ -427,6 +444,7 @@ RULES: dict[Primitive, LoopRule] = _Rules({
     prims.concatenate: concatenate,
     prims.iota: iota,
     prims.size: size,
+    prims.unset: unset,
     prims.gather: gather,
     prims.dynamic_slice: dynamic_slice,
     prims.scatter: scatter,

@@ -42,6 +42,7 @@ from fgrad.ops import primitives as prims
 from fgrad.typing import PyTree
 
 MOST_CELLS = 512  # elements of an array that is written out, each a scalar or one of each lane
+FEW = 4  # elements of a carry that is in registers even if it is updated at computed places
 LARGEST = 1 << 31  # of numbers that are affine in places
 FEW_CELLS = 64  # those that are, where a loop over a row could compute them
 FEW_COSTLY = 12  # the same in loops that compute functions or products of more elements

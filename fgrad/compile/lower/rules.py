@@ -172,6 +172,12 @@ def iota_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
     yield  # a rule is a generator, though this one asks for nothing
 
 
+def unset_value(b: KernelBuilder, eqn: Eqn, _k: int, _r: Request) -> Rule:
+    """Zeros, where an array whose elements are written before they are read is read all the same."""
+    return b.const(0, eqn.params["dtype"])
+    yield  # a rule is a generator, though this one asks for nothing
+
+
 def size_value(b: KernelBuilder, eqn: Eqn, _k: int, _r: Request) -> Rule:
     """The number itself."""
     dtype = eqn.params["dtype"]
@@ -406,6 +412,7 @@ VALUE_RULES: dict[Primitive, ValueRule] = {
     prims.pad: pad_value,
     prims.iota: iota_value,
     prims.size: size_value,
+    prims.unset: unset_value,
     prims.concatenate: concatenate_value,
     prims.gather: gather_value,
     prims.dynamic_slice: dynamic_slice_value,

@@ -10,6 +10,7 @@ from typing import Any
 
 from fgrad.ir.program import Atom, Eqn, Lit, Program, Var
 from fgrad.ir.walk import is_ordered, resolve_atom, resolve_operands
+from fgrad.ops.shape import unset_p
 
 
 def cse(program: Program) -> Program:
@@ -27,7 +28,7 @@ def cse(program: Program) -> Program:
     for eqn in program.eqns:
         eqn = resolve_operands(eqn, env)
         first_eqn = seen.setdefault(equation_key(eqn), eqn)
-        if first_eqn is eqn or is_ordered(eqn):
+        if first_eqn is eqn or is_ordered(eqn) or eqn.prim is unset_p:  # memory of its own
             kept.append(eqn)
         else:
             env.update(zip(eqn.outputs, first_eqn.outputs, strict=True))

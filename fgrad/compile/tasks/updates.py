@@ -18,6 +18,7 @@ from fgrad.ir.program import Program, Var
 
 def update_in_place(program: Program, steps: Sequence[Step]) -> list[Step]:
     """The steps without the copies of arrays that nobody reads afterwards."""
+    step: Step | None
     root = {s.output: s.source for s in steps if isinstance(s, AliasStep)}
 
     def home(var: Var) -> Var:
@@ -40,21 +41,36 @@ def update_in_place(program: Program, steps: Sequence[Step]) -> list[Step]:
             once = [home(var) for var in step.args].count(source) == 1
             if once and source not in kept and last[source] == k:
                 done.append(AliasStep(found[0], out))
-                step = _without_copy(step, found[0], out)
+                copies = _copies(step.kernel.body)
+                step = None if copies else _without_copy(step, found[0], out)
                 root[out] = found[0]
                 last[source] = last[out]
                 if out in kept:
                     kept.add(source)
-        done.append(step)
+        if step is not None:
+            done.append(step)
     return done
 
 
 def _copied(step: KernelStep) -> tuple[Var, Var] | None:
-    """What a kernel copies as a whole before it writes into the copy, and the copy; or None."""
+    """What a kernel copies as a whole, and perhaps writes into later, and the copy; or None."""
     body = step.kernel.body
-    if len(body) < 2 or not isinstance(body[0], Loop):
+    pair = _pair(body[0]) if body else None
+    if pair is None or (not _copies(body) and not _reads_first(body[1:], pair[0].buffer)):
         return None
-    inside: Sequence[Statement] = body[0].body
+    load, store = pair
+    args = dict(zip([b.name for b in step.kernel.buffers], step.args, strict=False))
+    source, out = args.get(load.buffer), args.get(store.buffer)
+    if source is None or out is None or source.aval.dtype != out.aval.dtype:
+        return None
+    return (source, out) if source.aval.size == out.aval.size else None
+
+
+def _pair(statement: Statement) -> tuple[Load, Store] | None:
+    """How a loop copies elements to the same places; None if it does anything else."""
+    if not isinstance(statement, Loop):
+        return None
+    inside: Sequence[Statement] = statement.body
     while len(inside) == 1 and isinstance(inside[0], Loop):
         inside = inside[0].body
     if len(inside) != 2:
@@ -65,13 +81,13 @@ def _copied(step: KernelStep) -> tuple[Var, Var] | None:
     plain = load.index == store.index and not (load.gather or store.scatter)
     if not plain or load.predicate is not None or store.predicate is not None:
         return None
-    if store.mode != "set" or not _reads_first(body[1:], load.buffer):
-        return None
-    args = dict(zip([b.name for b in step.kernel.buffers], step.args, strict=False))
-    source, out = args.get(load.buffer), args.get(store.buffer)
-    if source is None or out is None or source.aval.dtype != out.aval.dtype:
-        return None
-    return (source, out) if source.aval.size == out.aval.size else None
+    return (load, store) if store.mode == "set" else None
+
+
+def _copies(body: Sequence[Statement]) -> bool:
+    """Whether a kernel copies one array, part by part, and does nothing else."""
+    pairs = [_pair(statement) for statement in body]
+    return len({(p[0].buffer, p[1].buffer) if p is not None else None for p in pairs}) == 1
 
 
 def _reads_first(body: Sequence[Statement], source: str) -> bool:

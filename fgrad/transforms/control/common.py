@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fgrad.ir.aval import Aval
+from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ops.families import FLOATS, zeros_like
-from fgrad.trace import Value
+from fgrad.ops.shape import unset_p
+from fgrad.trace import Tracer, Value, bind
 from fgrad.transforms.core.derived_programs import (
     Mask,
     zeros_of,
@@ -26,6 +28,21 @@ def split_list(values: Sequence[R], *counts: int) -> list[list[R]]:
         parts.append(list(values[start : start + n]))
         start += n
     return [*parts, list(values[start:])]
+
+
+def recorded(values: Values, prim: Primitive, **params: object) -> Value:
+    """What a primitive without operands makes, as an equation of the trace of some values; where
+    these are known it is an array."""
+    owners = [x.builder for x in values if type(x) is Tracer]
+    builder = max(owners, key=lambda b: b.level) if owners else None
+    while builder is not None and builder.eager:
+        builder = builder.outer
+    return bind(prim, **params) if builder is None else builder.record(prim, (), params)
+
+
+def unset(aval: Aval, values: Values) -> Value:
+    """An array in the trace of some values whose elements are written before they are read."""
+    return recorded(values, unset_p, shape=aval.shape, dtype=aval.dtype)
 
 
 def some(values: Sequence[R], mask: Sequence[bool]) -> list[R]:

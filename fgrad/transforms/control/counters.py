@@ -21,8 +21,8 @@ from fgrad.ops.counters import counter_step
 from fgrad.ops.elementwise import add, mul, sub
 from fgrad.ops.shape import iota_p
 from fgrad.ops.size import number
-from fgrad.trace import Tracer, Value, run
-from fgrad.transforms.control.common import Values, some, split_list
+from fgrad.trace import Value, run
+from fgrad.transforms.control.common import Values, recorded, some, split_list
 from fgrad.transforms.core.derived_programs import Mask, derived_program
 from fgrad.typing import EqnParams, R
 
@@ -51,14 +51,7 @@ class Uncounted(NamedTuple):
 
     def numbers(self, values: Values) -> Value:
         """The numbers of the steps, in the trace of the operands: an inner one may be open."""
-        length = self.params["length"]
-        owners = [x.builder for x in values if type(x) is Tracer]
-        builder = max(owners, key=lambda b: b.level) if owners else None
-        while builder is not None and builder.eager:
-            builder = builder.outer
-        if builder is None:
-            return np.arange(length, dtype=INT64)
-        return builder.record(iota_p, (), {"shape": (length,), "dtype": INT64, "axis": 0})
+        return recorded(values, iota_p, shape=(self.params["length"],), dtype=INT64, axis=0)
 
     def expanded(self, found: Sequence[R | None]) -> list[R | None]:
         """What belongs to operands of the whole loop; None for counters."""

@@ -15,8 +15,8 @@ from fgrad.ops.control import scan, while_loop
 from fgrad.ops.elementwise import add, and_, ge, lt, sub
 from fgrad.ops.index import gather, scatter
 from fgrad.trace import Value, run
-from fgrad.transforms.control.common import Values, split_list
-from fgrad.transforms.core.derived_programs import derived_program, zeros_of
+from fgrad.transforms.control.common import Values, split_list, unset
+from fgrad.transforms.core.derived_programs import derived_program
 
 ZERO, ONE = INT64.type(0), INT64.type(1)
 NUMBER = Aval((), INT64)
@@ -101,7 +101,7 @@ def _run_counted(
         first = sub(steps.taken, ONE)
     outs = while_loop(
         test, whole, tested, [*consts, *stacks],
-        [first, *carry, *[zeros_of(a) for a in buffers]], max_steps=steps.length,
+        [first, *carry, *[unset(a, [*consts, *carry, *stacks]) for a in buffers]], max_steps=steps.length,
         any_order=steps.any_order,
     )  # fmt: skip
     return outs[1:], outs[0] if steps.taken is None else steps.taken

@@ -52,6 +52,7 @@ from fgrad.transforms.control.common import (
     restricted,
     some,
     split_list,
+    unset,
 )
 from fgrad.transforms.control.guards import unchecked
 from fgrad.transforms.control.selected import (
@@ -333,7 +334,7 @@ def _acts_again() -> MissingRuleError:
 def _saving(loop: Loop, plan: Plan, values: Values) -> tuple[list[Value], list[Value]]:
     """Run a loop: its last carry, and what it leaves: the number of steps, the stride, slots."""
     consts, carry = values[: loop.n_cond + loop.n_body], values[loop.n_cond + loop.n_body :]
-    stores = [zeros_of(_slots_of(a, plan)) for a in plan.again.in_avals[loop.n_body :]]
+    stores = [unset(_slots_of(a, plan), values) for a in plan.again.in_avals[loop.n_body :]]
     cond, body, role = _saving_programs(loop, plan)
     given = [*carry, ZERO, ONE, *stores]
     outs = while_loop(cond, body, consts[: loop.n_cond], consts[loop.n_cond :], given, role=role)
@@ -406,7 +407,7 @@ def _pulling(
         len(c_avals),
     )  # fmt: skip
     consts = pull.kinds[: len(c_avals)]
-    steps = zeros_of(Aval((plan.stack,), INT64))
+    steps = unset(Aval((plan.stack,), INT64), [*values, n])
     cond, body, role = _pulling_programs(loop, plan, pull, carry)
     starts = [
         *values_of(cts, k_avals, carry), *[zeros_of(a) for a in c_avals],
