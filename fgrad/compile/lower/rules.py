@@ -173,7 +173,7 @@ def iota_value(b: KernelBuilder, eqn: Eqn, _k: int, r: Request) -> Rule:
 
 
 def unset_value(b: KernelBuilder, eqn: Eqn, _k: int, _r: Request) -> Rule:
-    """Zeros, where an array whose elements are written before they are read is read all the same."""
+    """Zeros, where memory that a loop is to write is read by others."""
     return b.const(0, eqn.params["dtype"])
     yield  # a rule is a generator, though this one asks for nothing
 

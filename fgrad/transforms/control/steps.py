@@ -75,8 +75,8 @@ def _run_counted(
     steps: Steps, body: Program, consts: Values, carry: Values, xs: Sequence[Value | Numbers]
 ) -> tuple[tuple[Value, ...], Value]:
     n_consts, n_carry = len(consts), len(carry)
-    made = [a.strong() for a in body.out_avals[n_carry:]]
-    buffers = [a.like((steps.length or 0, *a.shape)) for a in made]
+    ys = [a.strong() for a in body.out_avals[n_carry:]]
+    buffers = [a.like((steps.length or 0, *a.shape)) for a in ys]
     stacks = [x for x in xs if not isinstance(x, Numbers)]
     numbered = [isinstance(x, Numbers) for x in xs]
 
@@ -99,10 +99,10 @@ def _run_counted(
     if steps.reverse:
         assert steps.taken is not None
         first = sub(steps.taken, ONE)
+    made = [unset(a, [*consts, *carry, *stacks]) for a in buffers]
     outs = while_loop(
         test, whole, tested, [*consts, *stacks],
-        [first, *carry, *[unset(a, [*consts, *carry, *stacks]) for a in buffers]], max_steps=steps.length,
-        any_order=steps.any_order,
+        [first, *carry, *made], max_steps=steps.length, any_order=steps.any_order,
     )  # fmt: skip
     return outs[1:], outs[0] if steps.taken is None else steps.taken
 
