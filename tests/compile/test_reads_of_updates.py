@@ -3,6 +3,7 @@ overlapping, touching and separate regions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -201,3 +202,44 @@ def test_gradients_of_stencils_in_loops_are_those_of_the_prompt(seed: int) -> No
     several = fgrad.jit(fgrad.vmap(fgrad.grad(program)))(batch)
     np.testing.assert_allclose(several[0], expected, atol=1e-12 * scale)
     np.testing.assert_allclose(several[1], fgrad.grad(program)(0.5 * u), atol=1e-12 * scale)
+
+
+def cheapest(cost: Any) -> Any:
+    n, m = cost.shape
+    total = np.empty_like(cost)
+    total[0, 0] = cost[0, 0]
+    for j in fgrad.unroll(range(1, m)):
+        total[0, j] = total[0, j - 1] + cost[0, j]
+    for i in fgrad.unroll(range(1, n)):
+        total[i, 0] = total[i - 1, 0] + cost[i, 0]
+        for j in fgrad.unroll(range(1, m)):
+            total[i, j] = cost[i, j] + min(total[i - 1, j], total[i, j - 1])
+    return total[-1, -1]
+
+
+def table_of_products(x: Any) -> Any:
+    y = x * 1.0
+    for i in fgrad.unroll(range(1, x.shape[0])):
+        for j in fgrad.unroll(range(1, x.shape[1])):
+            y[i, j] = y[i - 1, j] * y[i, j - 1] + y[i - 1, j - 1]
+    return np.sum(y)
+
+
+def rows_of_rows(x: Any) -> Any:
+    y = x * 1.0
+    for i in fgrad.unroll(range(2, x.shape[0])):
+        y[i] = np.sin(y[i - 1]) * y[i - 2]
+    return np.sum(y)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4, 4), (5, 3)])
+@pytest.mark.parametrize("fun", [cheapest, table_of_products, rows_of_rows])
+def test_cotangents_of_elements_are_no_arrays(
+    fun: Callable[[Any], Any], shape: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    x = rng.uniform(0.5, 2.0, shape)
+    with fgrad.config.override(disable_jit=True):
+        right = fgrad.grad(fun)(x)
+    np.testing.assert_allclose(fgrad.jit(fgrad.grad(fun))(x), right, rtol=1e-12)
+    program = fgrad.inspect(fgrad.grad(fun))(x).passes["dce again"]
+    assert len([eqn for eqn in program.eqns if eqn.prim.name == "scatter"]) <= 1  # that of `x`

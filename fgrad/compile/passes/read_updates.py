@@ -12,7 +12,9 @@ added to where they were read:
 
     dynamic_update(x, u, 2) + pad(v)    becomes     an update of a region by what it is and v
 
-So do sums of many padded arrays: one kernel would ask of each element which of them it is in.  And
+So do sums of many padded arrays: one kernel would ask of each element which of them it is in; and
+those with zeros into which a few elements were scattered, as the cotangents of `x[0, 1]` and
+`x[2, 3]` are.  And
 a cotangent of which the middle was overwritten, but is read too, is not overwritten to be added to:
 
     dynamic_update(x, 0, 1) + y         becomes     updates of y by its ends and those of x
@@ -20,9 +22,12 @@ a cotangent of which the middle was overwritten, but is read too, is not overwri
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
+
+import numpy as np
 
 from fgrad.base.named_tuple import NamedTuple
 from fgrad.compile.kernel.machine import L2_BYTES
@@ -37,6 +42,7 @@ LEAST_PADS = 16  # of a sum that is added up region by region
 UPDATE_COST = 500  # of an update, in elements of padded arrays that one kernel adds
 MOST_PARTS = 4  # updates of which a part is read, by one read
 MOST_UPDATES = 2000  # that a read looks at
+MOST_SCATTERED = 8  # rows that are added one by one
 
 Region: TypeAlias = "list[tuple[int, int]]"  # the first place along each axis, and the end
 
@@ -74,7 +80,8 @@ class _Way(NamedTuple):
 def read_updates(program: Program) -> Program:
     """The program whose reads of updated arrays are reads of updates, where that is known."""
     long_sums = _long_sums(program)
-    if not long_sums and not any([eqn.prim is prims.dynamic_update for eqn in program.eqns]):
+    writes = (prims.dynamic_update, prims.scatter)
+    if not long_sums and not any([eqn.prim in writes for eqn in program.eqns]):
         return program
     program = _only_ends(_added_in_place(program, long_sums))
     updates: dict[Var, _Update] = {}
@@ -98,8 +105,58 @@ def read_updates(program: Program) -> Program:
 
 def _added_in_place(program: Program, starts: Container[Var]) -> Program:
     """The program in which padded cotangents are added to their own region alone."""
-    r = Rewriter(EXACT_LAWS)
-    return r.walk(program, lambda eqn: _added(r, eqn, starts), "read_updates")
+    r, consts = Rewriter(EXACT_LAWS), dict(program.consts)
+
+    def added(eqn: Eqn) -> Atom | None:
+        if eqn.prim is not prims.add or not is_cotangent(eqn):
+            return None
+        found = _added(r, eqn, starts)
+        return _rows_added(r, eqn, consts) if found is None else found
+
+    return r.walk(program, added, "read_updates")
+
+
+def _rows_added(r: Rewriter, e: Eqn, consts: Mapping[Atom, np.ndarray]) -> Atom | None:
+    """A sum with zeros into which a few rows were scattered, as updates of these."""
+    for x, other in (e.inputs, e.inputs[::-1]):
+        rows = _scattered(r, other, consts)
+        if rows:
+            is_zero = x in consts and not np.any(consts[x])
+            for start, row in rows:
+                if is_zero:
+                    x = r.make(prims.dynamic_update, x, row, *[lit(a, INT64) for a in start])
+                else:
+                    x = _region_added(r, x, row, start)
+            return x
+    return None
+
+
+def _scattered(
+    r: Rewriter, x: Atom, consts: Mapping[Atom, np.ndarray]
+) -> list[tuple[tuple[int, ...], Atom]]:
+    """The rows that were scattered into zeros, and where they begin; none if anything else is."""
+    shape, shaped = x.aval.shape, r.source(x, prims.reshape)
+    scatter = r.source(x if shaped is None else shaped.inputs[0], prims.scatter)
+    if scatter is None or scatter.params["axes"] != (0,):
+        return []
+    base, rows, index = scatter.inputs
+    places = consts.get(index)
+    known = base in consts and not np.any(consts[base])
+    if places is None or places.ndim != 1 or not (known or _is_zero(r, base)):
+        return []
+    count, *width = base.aval.shape
+    distinct = len(set(places.tolist())) == places.size <= MOST_SCATTERED
+    if not distinct or not all([0 <= p < count for p in places]):
+        return []
+    lengths = shape[: len(shape) - len(width)]
+    if math.prod(lengths) != count or list(shape[len(lengths) :]) != width:
+        return []
+    found: list[tuple[tuple[int, ...], Atom]] = []
+    for k, place in enumerate(places):
+        row = _sliced_at(r, rows, (k, *[0] * len(width)), (k + 1, *width))
+        start = (*[int(n) for n in np.unravel_index(int(place), lengths)], *[0] * len(width))
+        found.append((start, r.make(prims.reshape, row, shape=(*[1] * len(lengths), *width))))
+    return found
 
 
 class _Sum(NamedTuple):
@@ -151,8 +208,6 @@ def _is_long(aval: Aval, found: _Sum) -> bool:
 
 def _added(r: Rewriter, e: Eqn, starts: Container[Var]) -> Atom | None:
     """A sum of an updated and a padded array as an update: bits stay, but those of -0.0 + 0.0."""
-    if e.prim is not prims.add or not is_cotangent(e):
-        return None
     to = (prims.dynamic_update, prims.pad) if e.outputs[0] in starts else (prims.dynamic_update,)
     for x, other in (e.inputs, e.inputs[::-1]):
         pad = r.source(other, prims.pad)
