@@ -1,4 +1,4 @@
-"""Switches by one number become one, where nothing between them needs or changes what they share."""
+"""Switches by one number become one, where nothing between them needs what they share."""
 
 from __future__ import annotations
 
