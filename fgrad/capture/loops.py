@@ -42,6 +42,7 @@ from fgrad.capture.values import (
     has_memory,
     is_number,
     is_unknown,
+    operands_of,
     parts_of,
     plain_of,
     result_of,
@@ -285,7 +286,7 @@ class _Rolled:
         count = None if self.count is None else self.count - self.first
         if self._meets_nothing(plan, traced) or self._is_short(plan, traced.program):
             return False
-        start = [INT64.type(self.first), *_values(plan.numbers()), *roots]
+        start = [INT64.type(self.first), *operands_of(plan.numbers()), *roots]
         if self.stop is None and count is not None:
             outs = scanned(traced, count, start)
         else:
@@ -379,7 +380,7 @@ class _RolledWhile(_Rolled):
         outcome: Outcome = found["outcome"]
         if self._is_plain(plan, traced):
             return False
-        start = [*_values(plan.numbers()), *roots]
+        start = [*operands_of(plan.numbers()), *roots]
         outs = looped(self._test(plan, roots, traced), traced, start)
         note("rolled", _carried(plan, roots))
         finish(plan, outcome, outs, roots, self.surely)
@@ -408,14 +409,6 @@ def _is_own(root: Tracer) -> bool:
             return False
         builder = builder.outer
     return True
-
-
-def _values(numbers: Sequence[Value | complex]) -> list[Value]:
-    """Numbers as operands of an equation."""
-    return [
-        x if isinstance(x, (Tracer, np.ndarray)) else aval_of_value(x).dtype.type(x)
-        for x in numbers
-    ]
 
 
 def _traced(

@@ -229,3 +229,11 @@ def result_of(x: Value, aval: Aval) -> Value:
 def handle_of(x: Value) -> Value:
     """A value that later writes to `x` do not change."""
     return x.twin() if isinstance(x, Tracer) else x
+
+
+def operands_of(numbers: Sequence[Value | complex]) -> list[Value]:
+    """Numbers as operands of an equation."""
+    return [
+        x if isinstance(x, (Tracer, np.ndarray)) else aval_of_value(x).dtype.type(x)
+        for x in numbers
+    ]
