@@ -105,7 +105,8 @@ def read_updates(program: Program) -> Program:
 
 def _added_in_place(program: Program, starts: Container[Var]) -> Program:
     """The program in which padded cotangents are added to their own region alone."""
-    r, consts = Rewriter(EXACT_LAWS), dict(program.consts)
+    r = Rewriter(EXACT_LAWS)
+    consts: dict[Atom, np.ndarray] = dict(program.consts)
 
     def added(eqn: Eqn) -> Atom | None:
         if eqn.prim is not prims.add or not is_cotangent(eqn):
