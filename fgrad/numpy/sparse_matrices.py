@@ -448,6 +448,7 @@ _METHODS: dict[str, Callable[..., PyTree]] = {
 _PROPERTIES: dict[str, Callable[[CsrMatrix], object]] = {
     "format": lambda a: "csr",
     "imag": lambda a: a.with_data(np.imag(a.data)),
+    "mT": lambda a: a.T,  # SciPy's have it since 1.18
     "real": lambda a: a.with_data(np.real(a.data)),
     "size": lambda a: a.nnz,
 }
