@@ -20,7 +20,7 @@ import fgrad.scipy.special as special
 from fgrad import lax
 from fgrad.aot.files import parsed
 from fgrad.aot.operations import MODULES, PACKAGES
-from fgrad.errors import ArgumentError, ExportError
+from fgrad.errors import ArgumentError, ExportError, UnsupportedTypeError
 from fgrad.ir.primitive import REGISTRY
 
 TRUST = pytest.mark.parametrize("trust", [False, True], ids=["compiled", "trusted"])
@@ -248,6 +248,18 @@ def test_layouts_of_arguments(trust: bool, tmp_path: Path) -> None:
     loaded = fgrad.load(tmp_path / "f", trust=trust)
     other = np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x[::-1][::-1]
     assert all([same(loaded(y), x * 2 + 1) for y in other for _ in range(CALLS)])
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_arrays_with_other_arithmetic_are_refused(trust: bool, tmp_path: Path) -> None:
+    x = np.arange(4.0)
+    fgrad.export(lambda x: np.sum(x * x), x, path=tmp_path / "f")
+    loaded = fgrad.load(tmp_path / "f", trust=trust)
+    for _ in range(3):  # the later calls are native
+        assert loaded(x) == 14.0
+        for other in (np.ma.masked_array(x, [0, 1, 0, 0]), np.asmatrix(x)):
+            with pytest.raises(UnsupportedTypeError, match=r"argument \[0\] is a numpy"):
+                loaded(other)
 
 
 def test_altered_files(tmp_path: Path) -> None:

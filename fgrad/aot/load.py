@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fgrad import errors
     from fgrad.aot import axes as axis_words
     from fgrad.aot import lengths, native, parsing
+    from fgrad.base import foreign
     from fgrad.compile.jit import call as calls
     from fgrad.ir.program import Program
     from fgrad.typing import PyTree
@@ -34,6 +35,7 @@ else:
     axis_words = lazy_module("fgrad.aot.axes")
     lengths = lazy_module("fgrad.aot.lengths")
     errors = lazy_module("fgrad.errors")
+    foreign = lazy_module("fgrad.base.foreign")
     native = lazy_module("fgrad.aot.native")
     parsing = lazy_module("fgrad.aot.parsing")
 
@@ -176,6 +178,8 @@ class Loaded:
             return np.asarray(leaf, aval.dtype)
         if not isinstance(leaf, (np.ndarray, np.generic)):
             self._wrong(at, f"an array {self._expected(k)}", type(leaf).__name__)
+        if type(leaf) is not np.ndarray and isinstance(leaf, np.ndarray):
+            foreign.refuse_foreign(leaf, f"argument {at}")
         self._check(leaf.shape, leaf.dtype, k, at)
         return np.asarray(leaf, aval.dtype, order="C")
 
