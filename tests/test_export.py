@@ -257,9 +257,8 @@ def test_arrays_with_other_arithmetic_are_refused(trust: bool, tmp_path: Path) -
     loaded = fgrad.load(tmp_path / "f", trust=trust)
     for _ in range(3):  # the later calls are native
         assert loaded(x) == 14.0
-        for other in (np.ma.masked_array(x, [0, 1, 0, 0]), np.asmatrix(x)):
-            with pytest.raises(UnsupportedTypeError, match=r"argument \[0\] is a numpy"):
-                loaded(other)
+        with pytest.raises(UnsupportedTypeError, match=r"argument \[0\] is a numpy MaskedArray"):
+            loaded(np.ma.masked_array(x, [0, 1, 0, 0]))
 
 
 def test_altered_files(tmp_path: Path) -> None:
