@@ -322,6 +322,9 @@ def fixed_point(
         args: further arguments, to which derivatives flow, as to what `func` closes over.
         xtol, maxiter, method: as in SciPy.
 
+    Raises:
+        ShapeError: if `func` gives an array of another shape than x0.
+
     Example:
         >>> import fgrad
         >>> float(fgrad.grad(lambda p: fixed_point(lambda x: 0.5 * (x + p / x), 1.0))(4.0).round(9))

@@ -266,6 +266,9 @@ def isotonic_regression(
     Returns:
         SciPy's result; inside of transforms `(x, weights)`.
 
+    Raises:
+        ShapeError: if y is no vector, or the weights are not as many.
+
     Example:
         >>> import fgrad
         >>> fgrad.grad(lambda y: isotonic_regression(y).x[0])(np.array([2.0, 1.0, 5.0]))

@@ -18,7 +18,7 @@ def test_gradients(seed: int) -> None:
 
 @pytest.mark.parametrize("fun", NESTS)
 def test_no_array_is_kept_for_each_step(fun: object) -> None:
-    n = 12
+    n = 300  # more than the states that a `while` loop keeps
     program = fgrad.make_program(fgrad.jit(fgrad.grad(fun)))(np.full((n, n), 0.6))  # type: ignore[arg-type]
     made = [v.aval for p in subprograms(program) for e in p.eqns for v in e.outputs]
     assert max([a.size for a in made if a.dtype.kind == "f"]) < n**3

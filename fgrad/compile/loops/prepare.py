@@ -172,7 +172,8 @@ def _pruned(eqn: Eqn, live: Collection[Var]) -> Eqn:
         inputs=tuple([body.inputs[k] for k in kept]),
         outputs=tuple([body.outputs[k] for k in sorted(needed)]),
     )
-    changes = {"body": prepared(dce(small))}
+    # Inner loops go first without what nothing reads: its operands are no inputs here any more.
+    changes = {"body": prepared(dce(without_unread(small)))}
     operands = [eqn.inputs[k + (0 if scan else p["n_cond"])] for k in kept]
     if cond is not None:
         inputs = (*cond.inputs[: p["n_cond"]], *[cond.inputs[p["n_cond"] + k] for k in carries])

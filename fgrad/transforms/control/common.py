@@ -9,7 +9,7 @@ from fgrad.ir.primitive import Primitive
 from fgrad.ir.program import Atom, Eqn, Program, Var
 from fgrad.ops.families import FLOATS, zeros_like
 from fgrad.ops.shape import unset_p
-from fgrad.trace import Tracer, Value, bind
+from fgrad.trace import Tracer, Value
 from fgrad.transforms.core.derived_programs import (
     Mask,
     zeros_of,
@@ -37,7 +37,9 @@ def recorded(values: Values, prim: Primitive, **params: object) -> Value:
     builder = max(owners, key=lambda b: b.level) if owners else None
     while builder is not None and builder.eager:
         builder = builder.outer
-    return bind(prim, **params) if builder is None else builder.record(prim, (), params)
+    if builder is None:
+        return prim.evaluate_rule(**params)
+    return builder.record(prim, (), params)
 
 
 def unset(aval: Aval, values: Values) -> Value:

@@ -86,6 +86,10 @@ class VjpPrograms(NamedTuple):
     restored: int = 0
     along: Callable[[Kinds], Along | None] = lambda _: None
 
+    def __reduce__(self) -> tuple[type[VjpPrograms], tuple[object, ...]]:
+        """Without `along`, which is a function of what was traced: the pullback is pushed then."""
+        return VjpPrograms, tuple(self)[:-1]
+
 
 class Along(NamedTuple):
     """A pullback along cotangents of some kinds: `program(*residuals, *arrays, *cts, *bits)` gives
