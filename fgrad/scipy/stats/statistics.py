@@ -331,4 +331,4 @@ def pointbiserialr(
     if not keepdims:
         return found
     s = Samples("pointbiserialr", y, axis, nan_policy, True)
-    return Correlation(*[s.placed(v) for v in found])
+    return Correlation(s.placed(found.statistic), s.placed(found.pvalue))
