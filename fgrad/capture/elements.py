@@ -25,7 +25,7 @@ from fgrad.numpy.at_indexing import at
 from fgrad.numpy.masked import Masked
 from fgrad.numpy.masked_places import chosen
 from fgrad.numpy.promote import weakened
-from fgrad.numpy.rebinding import is_owner, references, sole_references
+from fgrad.numpy.rebinding import is_owner, sole_references
 from fgrad.numpy.views import is_basic
 from fgrad.trace import Tracer, concrete
 from fgrad.tracing.capturing import not_recorded
@@ -200,7 +200,7 @@ def _written(x: np.ndarray, count: int) -> Tracer | np.ndarray:
     Arguments:
         count: how many references there are.
     """
-    if count <= sole_references(references):
+    if count <= sole_references():
         return adopted(x)
     if innermost_body() is not None:
         raise PlainWritten

@@ -111,10 +111,8 @@ class Expressions(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         _refuse_bindings([node.body, node.orelse])
-        node.test = self.condition(node.test)
-        self.generic_visit(node)
-        call = operator_call("either", node.test, later(node.body), later(node.orelse))
-        return placed(call, node)
+        one, two = later(self.visit(node.body)), later(self.visit(node.orelse))
+        return placed(operator_call("either", self.condition(node.test), one, two), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if len(node.ops) == 1:
@@ -276,10 +274,9 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        node.test = self.condition(node.test)
-        self.generic_visit(node)
-        message = later(_shown(node.msg)) if node.msg else ast.Constant(None)
-        return placed(ast.Expr(operator_call("assert_", later(node.test), message)), node)
+        test = later(self.condition(node.test))
+        message = later(_shown(self.visit(node.msg))) if node.msg else ast.Constant(None)
+        return placed(ast.Expr(operator_call("assert_", test, message)), node)
 
     # What has scopes of its own.
 

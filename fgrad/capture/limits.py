@@ -8,6 +8,7 @@ while p(x):  n -= 1               n is never more than it was before the loop
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -56,18 +57,25 @@ class Known:
         self.lacking: list[tuple[Builder | None, object]] = []  # of what no limit was found, where
 
 
-_KNOWN: list[Known] = []  # of the traces that are open
+class _Open(threading.local):
+    """What is known of the bodies that this thread is tracing, the innermost last."""
+
+    def __init__(self) -> None:
+        self.known: list[Known] = []
+
+
+_OPEN = _Open()
 
 
 @contextmanager
 def knowing(builder: Builder, ranges: Mapping[int, Range]) -> Generator[Known]:
     """Trace a body of whose inputs, by their places, some have known ranges."""
     known = Known(builder, ranges)
-    _KNOWN.append(known)
+    _OPEN.known.append(known)
     try:
         yield known
     finally:
-        _KNOWN.pop()
+        _OPEN.known.pop()
 
 
 def counting(first: int, most: int | None) -> Range:
@@ -79,7 +87,7 @@ def most_of(x: object) -> int | None:
     """The most that an integer can be; None if that is not known."""
     found = range_of(x)[1]
     if found is None:
-        for known in _KNOWN:
+        for known in _OPEN.known:
             known.lacking.append((innermost(), x))
     return found
 
@@ -148,7 +156,7 @@ class _Ranges:
         record = maker_of(builder.records, index)
         if record is not None:
             return self.made(builder, record)
-        for known in reversed(_KNOWN):
+        for known in reversed(_OPEN.known):
             if known.builder is builder:
                 for k, found in known.ranges.items():
                     if builder.inputs[k].index == index:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import dis
 import functools
 import sys
-from collections.abc import Callable
 from types import CodeType
 from typing import TypeGuard
 
@@ -102,20 +101,20 @@ def _in_ufunc() -> int:
     return v  # type: ignore[no-any-return]
 
 
-def references(x: object, *_: object) -> int:
+def _references(x: object, *_: object) -> int:
     """How many references there are to the first argument."""
     return sys.getrefcount(x)
 
 
 @functools.cache
-def sole_references(count: Callable[..., int]) -> int:
-    """What a function that counts references to its first argument tells of an array to which one
-    variable alone refers."""
+def sole_references() -> int:
+    """How many references a function counts to its first argument, an array to which one variable
+    of its caller alone refers."""
     x: PyTree = np.zeros(1)
     y: PyTree = np.zeros(1)
 
     def inner() -> int:
         nonlocal y
-        return count(y, "Add", inner)
+        return _references(y, "Add", inner)
 
-    return min(count(x, "Add", inner), inner())
+    return min(_references(x, "Add", inner), inner())

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from fgrad.ir.program import Atom, Eqn, Program
 from fgrad.ops.control import scan_p, switch_p, while_p
 from fgrad.ops.families import FLOATS
+from fgrad.transforms.control.common import inexact_mask
 
 Reach = tuple[int, ...]  # for each result, the bits of the inputs that it depends on
 
@@ -93,3 +94,15 @@ def carries_with_cotangents(
         if after == found[:n_carry]:
             return after
         found[:n_carry] = after
+
+
+def inputs_with_tangents(body: Program, first: int, traced: Sequence[bool]) -> list[bool]:
+    """The `traced` inputs of a loop's step that are floats, and the carries, from the `first` input
+    on, that depend on them in some step."""
+    reach, found = reach_of(body), list(inexact_mask(body.in_avals, traced))
+    while True:
+        bits = sum([1 << k for k, has in enumerate(found) if has])
+        after = [has or bool(own & bits) for has, own in zip(found[first:], reach, strict=True)]
+        if after == found[first:]:
+            return found
+        found[first:] = after

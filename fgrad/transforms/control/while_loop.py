@@ -48,13 +48,13 @@ from fgrad.tracing.thread_state import THREAD
 from fgrad.transforms.control.common import (
     Values,
     expand_list,
-    inexact_mask,
     restricted,
     some,
     split_list,
     unset,
 )
 from fgrad.transforms.control.guards import unchecked
+from fgrad.transforms.control.reach import inputs_with_tangents
 from fgrad.transforms.control.selected import (
     Kinds,
     Pulling,
@@ -223,7 +223,7 @@ def plan_of(loop: Loop, traced: Sequence[bool]) -> Plan:
     body, n = loop.body, loop.n_body
 
     def make() -> Plan:
-        wanted = tuple(_reached(loop, traced))
+        wanted = tuple(inputs_with_tangents(body, n, traced))
         programs = vjp_programs(body, wanted)
         forward = programs.forward
         made = forward.outputs[programs.results :]
@@ -236,22 +236,6 @@ def plan_of(loop: Loop, traced: Sequence[bool]) -> Plan:
         return Plan(programs, wanted, kept, again, residuals, stack - 1)
 
     return body.derived(("while plan", n, tuple(traced), AROUND.restored), make)
-
-
-def _reached(loop: Loop, traced: Sequence[bool]) -> list[bool]:
-    """The wanted inputs, and the carries that depend on them in some step."""
-    body, n = loop.body, loop.n_body
-    found = list(inexact_mask(body.in_avals, traced))
-    while True:
-        active = {v for v, t in zip(body.inputs, found, strict=True) if t}
-        for eqn in body.eqns:
-            if not eqn.prim.discrete and not active.isdisjoint(_variables(eqn.inputs)):
-                active.update(eqn.outputs)
-        after = [t or y in active for t, y in zip(found[n:], body.outputs, strict=True)]
-        carries = list(inexact_mask(body.in_avals[n:], after))
-        if carries == found[n:]:
-            return found
-        found[n:] = carries
 
 
 def _variables(atoms: Sequence[Atom]) -> list[Var]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from fgrad.compile.cpu.rows.insertion import make_room
 from fgrad.compile.cpu.rows.keys import Keys, piece_rows
 from fgrad.compile.kernel.machine import VECTOR_BYTES
 from fgrad.compile.llvm.structured import Routine
@@ -272,20 +273,10 @@ class _RadixSort:
     def _make_room(self, base: str, hole: str, key: str) -> None:
         """Move the greater records before a hole one place up."""
         code = self.code
-        test, compare, move, end = code.labels("test", "compare", "move", "end")
-        code.line(f"br label %{test}")
-        code.label(test)
-        j = code.get(hole)
-        code.branch(code.compare("sgt", "i64", j, 0), compare, end)
-        code.label(compare)
-        previous = code.op("sub", "i64", j, 1)
-        record = code.load(self.record, base, previous, self.align)
-        code.branch(code.compare("ugt", self.whole, self._integer(record), key), move, end)
-        code.label(move)
-        code.store(self.record, record, base, j, self.align)
-        code.put(hole, previous)
-        code.line(f"br label %{test}")
-        code.label(end)
+        make_room(
+            code, self.record, base, hole, self.align,
+            lambda record: code.compare("ugt", self.whole, self._integer(record), key),
+        )  # fmt: skip
 
     # The results.
 

@@ -10,6 +10,7 @@ inserted, each with branches that nobody foresees.
 
 from __future__ import annotations
 
+from fgrad.compile.cpu.rows.insertion import make_room
 from fgrad.compile.cpu.rows.keys import Keys
 from fgrad.compile.llvm.runtime import Source, build_counted
 from fgrad.compile.llvm.structured import Routine
@@ -52,20 +53,10 @@ class _Memory:
     def _insert(self, record: str) -> None:
         code, kind = self.code, self.kind
         at = code.variable("i64", str(self.count - 1))
-        test, compare, move, end = code.labels("test", "compare", "move", "end")
-        code.line(f"br label %{test}")
-        code.label(test)
-        j = code.get(at)
-        code.branch(code.compare("sgt", "i64", j, 0), compare, end)
-        code.label(compare)
-        before = code.op("sub", "i64", j, 1)
-        other = code.load(kind, self.place, before, self.align)
-        code.branch(code.compare("ult", kind, other, record), move, end)
-        code.label(move)
-        code.store(kind, other, self.place, j, self.align)
-        code.put(at, before)
-        code.line(f"br label %{test}")
-        code.label(end)
+        make_room(
+            code, kind, self.place, at, self.align,
+            lambda other: code.compare("ult", kind, other, record),
+        )  # fmt: skip
         code.store(kind, record, self.place, code.get(at), self.align)
 
     def write(self) -> None:
